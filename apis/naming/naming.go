@@ -1,0 +1,179 @@
+// Package naming holds every derived name, label, annotation, port and field
+// manager of pg-operator. Nothing else spells one.
+package naming
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Field managers. A name is a durable API: renaming one orphans what it owns.
+const (
+	// FieldManager owns every rendered child and the status of a PostgresCluster.
+	FieldManager = "pg-operator"
+	// FieldManagerFinalizer owns finalizers.
+	FieldManagerFinalizer = "pg-operator-finalizer"
+	// FieldManagerInstance owns what an agent writes: its own pod's labels and annotations, the -rw EndpointSlice.
+	FieldManagerInstance = "pg-operator-instance"
+)
+
+// Labels.
+const (
+	LabelName      = "app.kubernetes.io/name"
+	LabelInstance  = "app.kubernetes.io/instance"
+	LabelComponent = "app.kubernetes.io/component"
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	// LabelCluster names the PostgresCluster an object belongs to.
+	LabelCluster = "db.example.com/cluster"
+	// LabelRole is written by an agent on its own pod: RolePrimary or RoleReplica. Replicas that do not stream
+	// within bounds have no role label, and so are in no Service.
+	LabelRole = "db.example.com/role"
+
+	// AppName is the value of LabelName on every object of a cluster.
+	AppName = "postgresql"
+	// ManagedBy is the value of LabelManagedBy on every object of ours.
+	ManagedBy = "pg-operator"
+
+	RolePrimary = "primary"
+	RoleReplica = "replica"
+)
+
+// Annotations.
+const (
+	// AnnotationReport on an instance's pod is the agent's contract.Report as JSON.
+	AnnotationReport = "db.example.com/report"
+	// AnnotationSystemID on a volume claim is the system identifier of the data in it.
+	AnnotationSystemID = "db.example.com/system-id"
+	// AnnotationGeneration on a StatefulSet is the generation of the PostgresCluster it was rendered from.
+	AnnotationGeneration = "db.example.com/cluster-generation"
+	// AnnotationTemplateHash on a pod is the hash of the pod template it was made from.
+	AnnotationTemplateHash = "db.example.com/template-hash"
+
+	// The annotations of the Lease, written by its holder only (high-availability.md section 2).
+	AnnotationLeaseSystemID = "db.example.com/system-id"
+	AnnotationLeaseTimeline = "db.example.com/timeline"
+	AnnotationLeaseWALLSN   = "db.example.com/wal-lsn"
+	AnnotationLeaseMembers  = "db.example.com/members"
+	AnnotationLeaseReleased = "db.example.com/released-lsn"
+)
+
+// Ports and their names.
+const (
+	PortPostgres     = 5432
+	PortPostgresName = "pg"
+	PortAgent        = 8443
+	PortAgentName    = "agent"
+	PortProbe        = 8080
+	PortProbeName    = "probe"
+	PortMetrics      = 9187
+	PortMetricsName  = "metrics"
+)
+
+// Containers, volumes and paths inside an instance's pod.
+const (
+	ContainerPostgres = "postgres"
+	ContainerInstall  = "install-agent"
+	VolumeData        = "data"
+	VolumeAgent       = "agent"
+	VolumeRun         = "run"
+	VolumeTmp         = "tmp"
+	VolumeServerTLS   = "server-tls"
+	VolumeClientTLS   = "replication-tls"
+	VolumeAppUser     = "app-credentials"
+	VolumeSuperuser   = "superuser-credentials"
+
+	// PathData is the mount of the data volume; PGDATA is PathPGData below it, because a file system's root
+	// cannot be an empty directory of PostgreSQL's own (lost+found, ownership).
+	PathData      = "/var/lib/postgresql/data"
+	PathPGData    = PathData + "/pgdata"
+	PathAgentBin  = "/agent/pg-operator"
+	PathAgentDir  = "/agent"
+	PathRun       = "/var/run/postgresql"
+	PathTmp       = "/tmp"
+	PathServerTLS = "/etc/pg-operator/server-tls"
+	PathClientTLS = "/etc/pg-operator/replication-tls"
+	PathAppUser   = "/etc/pg-operator/app"
+	PathSuperuser = "/etc/pg-operator/superuser"
+)
+
+// Names inside the database and in certificates.
+const (
+	// DatabaseApp is the database made for the application, owned by UserApp.
+	DatabaseApp = "app"
+	UserApp     = "app"
+	// UserSuperuser is the superuser that initdb makes.
+	UserSuperuser = "postgres"
+	// UserReplication streams and rewinds; it authenticates by a certificate whose common name it is.
+	UserReplication = "pg_operator_replication"
+)
+
+// ConfigMapKey is the key of the ConfigMap of a cluster under which contract.Config stands as JSON.
+const ConfigMapKey = "config.json"
+
+// MaxClusterName is the longest name of a PostgresCluster, in bytes: pods are named <cluster>-<ordinal>, revisions
+// <cluster>-<10 characters>, and both stand in labels of at most 63 bytes.
+const MaxClusterName = 50
+
+// Cluster derives the names of one cluster's objects from its name.
+type Cluster string
+
+func (c Cluster) StatefulSet() string        { return string(c) }
+func (c Cluster) Lease() string              { return string(c) }
+func (c Cluster) ServiceAccount() string     { return string(c) }
+func (c Cluster) Role() string               { return string(c) }
+func (c Cluster) RoleBinding() string        { return string(c) }
+func (c Cluster) PDB() string                { return string(c) }
+func (c Cluster) NetworkPolicy() string      { return string(c) }
+func (c Cluster) ServiceHeadless() string    { return string(c) }
+func (c Cluster) ServiceReadWrite() string   { return string(c) + "-rw" }
+func (c Cluster) ServiceReadOnly() string    { return string(c) + "-ro" }
+func (c Cluster) ServiceRead() string        { return string(c) + "-r" }
+func (c Cluster) EndpointSlice() string      { return string(c) + "-rw" }
+func (c Cluster) ConfigMap() string          { return string(c) + "-instance" }
+func (c Cluster) SecretApp() string          { return string(c) + "-app" }
+func (c Cluster) SecretSuperuser() string    { return string(c) + "-superuser" }
+func (c Cluster) IssuerSelfSigned() string   { return string(c) + "-selfsigned" }
+func (c Cluster) IssuerCA() string           { return string(c) + "-ca" }
+func (c Cluster) CertificateCA() string      { return string(c) + "-ca" }
+func (c Cluster) CertificateServer() string  { return string(c) + "-server" }
+func (c Cluster) CertificateReplica() string { return string(c) + "-replication" }
+
+// Instance is the name of the instance, and of its pod, with an ordinal.
+func (c Cluster) Instance(ordinal int32) string {
+	return string(c) + "-" + strconv.Itoa(int(ordinal))
+}
+
+// PVC is the name of the volume claim of the instance with an ordinal.
+func (c Cluster) PVC(ordinal int32) string {
+	return VolumeData + "-" + c.Instance(ordinal)
+}
+
+// Ordinal is the ordinal in the name of one of the cluster's instances.
+func (c Cluster) Ordinal(instance string) (ordinal int32, ok bool) {
+	digits, found := strings.CutPrefix(instance, string(c)+"-")
+	n, err := strconv.ParseInt(digits, 10, 32)
+	if !found || err != nil || n < 0 || strconv.FormatInt(n, 10) != digits {
+		return 0, false
+	}
+	return int32(n), true
+}
+
+// InstanceHost is the DNS name of an instance inside the Kubernetes cluster.
+func (c Cluster) InstanceHost(instance, namespace string) string {
+	return instance + "." + c.ServiceHeadless() + "." + namespace + ".svc"
+}
+
+// ServiceHost is the DNS name of a Service inside the Kubernetes cluster.
+func ServiceHost(service, namespace string) string { return service + "." + namespace + ".svc" }
+
+// SelectorLabels select the instances' pods of a cluster. They are immutable in a StatefulSet.
+func (c Cluster) SelectorLabels() map[string]string {
+	return map[string]string{LabelName: AppName, LabelCluster: string(c)}
+}
+
+// Labels are on every object of a cluster.
+func (c Cluster) Labels() map[string]string {
+	return map[string]string{
+		LabelName: AppName, LabelInstance: string(c), LabelManagedBy: ManagedBy, LabelCluster: string(c),
+	}
+}

@@ -1,0 +1,137 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// PostgresClusterStatus is what was last seen of a cluster.
+type PostgresClusterStatus struct {
+	// conditions say how the cluster does; Ready sums them up.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// observedGeneration is the metadata.generation this status was computed from.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// replicas is the number of instances that exist.
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// readyReplicas is the number of instances that take part: the primary accepts connections, a replica streams.
+	// +optional
+	ReadyReplicas *int32 `json:"readyReplicas,omitempty"`
+
+	// selector of the instances' pods, for the scale subresource.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Selector string `json:"selector,omitempty"`
+
+	// version is the major version of the data.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	Version string `json:"version,omitempty"`
+
+	// primary is the instance that takes writes.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Primary string `json:"primary,omitempty"`
+
+	// systemID is PostgreSQL's identifier of the data, made at initdb and equal on all instances.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	SystemID string `json:"systemID,omitempty"`
+
+	// provisionedStorage is the smallest capacity among the instances' volumes.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	ProvisionedStorage string `json:"provisionedStorage,omitempty"`
+
+	// instances that exist, by name.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Instances []InstanceStatus `json:"instances,omitempty"`
+
+	// plan is what will be done next, to which instance and why.
+	// +optional
+	// +listType=map
+	// +listMapKey=instance
+	// +kubebuilder:validation:MaxItems=16
+	Plan []PlannedStep `json:"plan,omitempty"`
+
+	// lastFailover tells of the last change of primary that nobody asked for.
+	// +optional
+	LastFailover *FailoverRecord `json:"lastFailover,omitempty"`
+}
+
+// InstanceRole is the part an instance plays.
+//
+// +kubebuilder:validation:Enum=Primary;Replica;Unknown
+type InstanceRole string
+
+const (
+	// InstanceRolePrimary takes writes.
+	InstanceRolePrimary InstanceRole = "Primary"
+	// InstanceRoleReplica streams from the primary.
+	InstanceRoleReplica InstanceRole = "Replica"
+	// InstanceRoleUnknown has not reported.
+	InstanceRoleUnknown InstanceRole = "Unknown"
+)
+
+// InstanceStatus is what is known of one instance.
+type InstanceStatus struct {
+	// name of the instance and of its pod.
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// role the instance reported.
+	// +optional
+	Role InstanceRole `json:"role,omitempty"`
+	// state the instance reported, such as Running, Cloning or Starting; Missing without a pod.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	State string `json:"state,omitempty"`
+	// timeline of the instance's data.
+	// +optional
+	Timeline int64 `json:"timeline,omitempty"`
+	// message says why the instance is not running as wanted.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+}
+
+// PlannedStep is one thing that will be done to one instance.
+type PlannedStep struct {
+	// instance it concerns.
+	// +kubebuilder:validation:MaxLength=253
+	Instance string `json:"instance"`
+	// action that will be taken, such as Create, Restart, Remove, Wait.
+	// +kubebuilder:validation:MaxLength=64
+	Action string `json:"action"`
+	// reason for it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Reason string `json:"reason,omitempty"`
+}
+
+// FailoverRecord explains one failover.
+type FailoverRecord struct {
+	// from is the instance that was the primary.
+	// +kubebuilder:validation:MaxLength=253
+	From string `json:"from"`
+	// to is the instance that became the primary.
+	// +kubebuilder:validation:MaxLength=253
+	To string `json:"to"`
+	// cause of the failover.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Cause string `json:"cause,omitempty"`
+	// promotedTime is when the new primary took over.
+	// +optional
+	PromotedTime *metav1.Time `json:"promotedTime,omitempty"`
+	// lostBytes is the most write-ahead log that may be lost, in bytes; 0 when proven that nothing was.
+	// +optional
+	LostBytes *int64 `json:"lostBytes,omitempty"`
+}

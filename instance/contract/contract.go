@@ -1,0 +1,108 @@
+// Package contract is what the operator and the agents say to each other: the
+// operator writes a Config into a cluster's ConfigMap, each agent answers with
+// a Report on its own pod. It is all that the operator may import of instance.
+package contract
+
+// Config is what the agents of a cluster must know and do.
+type Config struct {
+	// Cluster and Namespace name the PostgresCluster.
+	Cluster   string `json:"cluster"`
+	Namespace string `json:"namespace"`
+	// Members are the names of the wanted instances, by ordinal. Only the first may make a new database.
+	Members []string `json:"members"`
+	// Version is the major version of PostgreSQL, such as "17".
+	Version string `json:"version"`
+	// SystemID is the identifier of the data that this cluster is known to have; once set, no agent runs initdb.
+	SystemID string `json:"systemID,omitempty"`
+	// LeaseDurationSeconds is how long a silent holder keeps the Lease (high-availability.md section 2).
+	LeaseDurationSeconds int32 `json:"leaseDurationSeconds"`
+	// Parameters are all settings of postgresql.conf but those an agent knows better (paths, conninfo).
+	Parameters map[string]string `json:"parameters"`
+	// HBA are the lines of pg_hba.conf.
+	HBA []string `json:"hba"`
+	// SettingsHash is a hash of Parameters and HBA; a Report repeats the one in force.
+	SettingsHash string `json:"settingsHash"`
+	// Orders to single instances, oldest first.
+	Orders []Order `json:"orders,omitempty"`
+}
+
+// OrderKind is what an order asks for.
+type OrderKind string
+
+const (
+	// OrderRestart asks an instance to restart PostgreSQL, for settings that need it.
+	OrderRestart OrderKind = "Restart"
+)
+
+// Order asks one instance for one thing. It is carried out once; the Report repeats the ID of the last one.
+type Order struct {
+	// ID is unique within a cluster.
+	ID string `json:"id"`
+	// Instance that is asked.
+	Instance string `json:"instance"`
+	// Kind of the order.
+	Kind OrderKind `json:"kind"`
+}
+
+// Role is the part an instance plays.
+type Role string
+
+const (
+	// RolePrimary takes writes and holds the Lease.
+	RolePrimary Role = "Primary"
+	// RoleReplica streams from the primary.
+	RoleReplica Role = "Replica"
+)
+
+// State is what an instance is doing.
+type State string
+
+const (
+	// StateWaiting waits for something that Message names, such as the primary.
+	StateWaiting State = "Waiting"
+	// StateBootstrapping runs initdb.
+	StateBootstrapping State = "Bootstrapping"
+	// StateCloning copies the primary's data.
+	StateCloning State = "Cloning"
+	// StateStarting starts PostgreSQL or recovers.
+	StateStarting State = "Starting"
+	// StateRunning accepts connections; a replica also streams.
+	StateRunning State = "Running"
+	// StateNotStreaming is a replica that accepts connections but does not stream; Message says why.
+	StateNotStreaming State = "NotStreaming"
+	// StateStopping stops PostgreSQL.
+	StateStopping State = "Stopping"
+	// StateFailed cannot go on without help; Message says why and what to do.
+	StateFailed State = "Failed"
+)
+
+// Report is what an instance says of itself, on change only. It carries no log positions.
+type Report struct {
+	// Incarnation is random per start of the agent.
+	Incarnation string `json:"incarnation"`
+	// Role and State of the instance.
+	Role  Role  `json:"role,omitempty"`
+	State State `json:"state"`
+	// Message says why State is not StateRunning.
+	Message string `json:"message,omitempty"`
+	// Term is the Lease's term this instance last saw.
+	Term int32 `json:"term,omitempty"`
+	// SystemID and Timeline of the data; empty without data.
+	SystemID string `json:"systemID,omitempty"`
+	Timeline int64  `json:"timeline,omitempty"`
+	// DataVersion is the major version of the data, ServerVersion the full version of the programs.
+	DataVersion   string `json:"dataVersion,omitempty"`
+	ServerVersion string `json:"serverVersion,omitempty"`
+	// AgentVersion is the version of the agent's binary.
+	AgentVersion string `json:"agentVersion,omitempty"`
+	// SettingsHash of the settings in force.
+	SettingsHash string `json:"settingsHash,omitempty"`
+	// SettingsError says which setting PostgreSQL refused, and why.
+	SettingsError string `json:"settingsError,omitempty"`
+	// PendingRestart names the settings that wait for a restart.
+	PendingRestart []string `json:"pendingRestart,omitempty"`
+	// CertificateSerial is the serial number of the server certificate in force.
+	CertificateSerial string `json:"certificateSerial,omitempty"`
+	// LastOrder is the ID of the last order carried out.
+	LastOrder string `json:"lastOrder,omitempty"`
+}

@@ -20,12 +20,19 @@ import (
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || (self.metadata.name.size() <= 50 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$'))",optionalOldSelf=true,fieldPath=".metadata",message="name must be at most 50 lower-case letters, digits and '-', start with a letter and not end with '-', because pods, Services and Secrets are named after it"
+// +kubebuilder:validation:XValidation:rule="has(self.spec.version) || !has(oldSelf.spec.version)",fieldPath=".spec.version",reason=FieldValueForbidden,message="cannot be removed once it is set",messageExpression="'cannot be removed once it is set: keep \"' + oldSelf.spec.version + '\"'"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.version) || (has(oldSelf.spec.version) ? self.spec.version >= oldSelf.spec.version : !has(self.status) || !has(self.status.version) || self.spec.version >= self.status.version) || (has(self.status) && has(self.status.version) && self.spec.version == self.status.version)",fieldPath=".spec.version",reason=FieldValueForbidden,message="cannot go down: PostgreSQL does not read the data of a newer major version",messageExpression="'cannot go down to ' + self.spec.version + ': PostgreSQL does not read the data of a newer major version; keep \"' + (has(oldSelf.spec.version) ? oldSelf.spec.version : self.status.version) + '\"'"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.version) || (has(oldSelf.spec.version) ? self.spec.version <= oldSelf.spec.version : !has(self.status) || !has(self.status.version) || self.spec.version <= self.status.version) || (has(self.status) && has(self.status.version) && self.spec.version == self.status.version) || (has(self.spec.upgradePolicy) && self.spec.upgradePolicy == 'AllowMajor')",fieldPath=".spec.version",reason=FieldValueForbidden,message="cannot change: this is a major upgrade; take a backup, then set spec.upgradePolicy to AllowMajor in the same change",messageExpression="'cannot change from ' + (has(oldSelf.spec.version) ? oldSelf.spec.version : self.status.version) + ' to ' + self.spec.version + ': this is a major upgrade; take a backup, then set spec.upgradePolicy to AllowMajor in the same change'"
+// +kubebuilder:validation:XValidation:rule="has(self.spec.storage) || !has(oldSelf.spec.storage)",fieldPath=".spec.storage",reason=FieldValueForbidden,message="cannot be removed once it is set",messageExpression="'cannot be removed once it is set: keep ' + oldSelf.spec.storage + ' or set more'"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.storage) || !self.spec.storage.matches('^[1-9][0-9]{0,4}Gi$') || (has(oldSelf.spec.storage) ? self.spec.storage == oldSelf.spec.storage || !isQuantity(oldSelf.spec.storage) || quantity(self.spec.storage).compareTo(quantity(oldSelf.spec.storage)) >= 0 : !has(self.status) || !has(self.status.provisionedStorage) || !isQuantity(self.status.provisionedStorage)) || (has(self.status) && has(self.status.provisionedStorage) && isQuantity(self.status.provisionedStorage) && quantity(self.spec.storage).compareTo(quantity(self.status.provisionedStorage)) >= 0)",fieldPath=".spec.storage",reason=FieldValueForbidden,message="cannot shrink: volumes only grow",messageExpression="'cannot shrink to ' + self.spec.storage + ': volumes only grow; the least it can be is ' + (has(self.status) && has(self.status.provisionedStorage) && self.status.provisionedStorage != '' ? self.status.provisionedStorage + ', which is provisioned' : oldSelf.spec.storage)"
 type PostgresCluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// spec is what you want.
 	// +optional
+	// +default={}
 	Spec PostgresClusterSpec `json:"spec,omitempty"`
 	// status is what was last seen.
 	// +optional
@@ -66,6 +73,8 @@ const (
 )
 
 // PostgresClusterSpec is what a user wants of a cluster.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",fieldPath=".storageClassName",reason=FieldValueForbidden,message="cannot be changed, set or removed later: volumes stay in their StorageClass",messageExpression="'cannot be changed, set or removed later, because volumes stay in their StorageClass: ' + (has(oldSelf.storageClassName) ? 'keep \"' + oldSelf.storageClassName + '\"' : 'leave it out')"
 type PostgresClusterSpec struct {
 	// replicas is the number of instances, the primary included: 1 to 5.
 	// +optional
@@ -83,7 +92,8 @@ type PostgresClusterSpec struct {
 	// It can grow, not shrink. The operator's default size when omitted.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[1-9][0-9]*Gi$`
-	// +kubebuilder:validation:MaxLength=7
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[1-9][0-9]{0,4}Gi$') && quantity(self).compareTo(quantity('65536Gi')) <= 0",message="must be whole gibibytes from 1Gi to 65536Gi, such as 20Gi"
 	Storage string `json:"storage,omitempty"`
 
 	// storageClassName is the StorageClass of the volumes; the cluster's default class when omitted.
@@ -96,10 +106,19 @@ type PostgresClusterSpec struct {
 	// The operator's image for the version when omitted.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(([a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?|\\\\[[a-fA-F0-9:]+\\\\])(:[0-9]+)?/)?[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*(:[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127})?(@[a-z0-9]+([+._-][a-z0-9]+)*:[a-fA-F0-9]{32,})?$')",message="must be an image reference such as registry.example.com/postgres:17 or postgres@sha256:0123..."
 	Image string `json:"image,omitempty"`
 
-	// resources are the compute resources of the postgres container.
+	// resources are the compute resources of the postgres container. Requests must not exceed limits; a memory
+	// limit must be at least 64Mi; claims are not supported.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.claims) || self.claims.size() == 0",fieldPath=".claims",reason=FieldValueForbidden,message="claims are not supported"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage'].all(r, !(r in self.requests) || quantity(string(self.requests[r])).compareTo(quantity('0')) >= 0)",fieldPath=".requests",message="must not be negative"
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(r, !(r in self.limits) || quantity(string(self.limits[r])).compareTo(quantity('0')) > 0)",fieldPath=".limits",message="must be greater than zero: leave a limit out for none"
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || quantity(string(self.limits['memory'])).compareTo(quantity('64Mi')) >= 0",fieldPath=".limits",message="memory must be at least 64Mi: PostgreSQL does not start with less"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('cpu' in self.requests) || !('cpu' in self.limits) || quantity(string(self.requests['cpu'])).compareTo(quantity(string(self.limits['cpu']))) <= 0",fieldPath=".requests",message="cpu must not exceed its limit"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('memory' in self.requests) || !('memory' in self.limits) || quantity(string(self.requests['memory'])).compareTo(quantity(string(self.limits['memory']))) <= 0",fieldPath=".requests",message="memory must not exceed its limit"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('ephemeral-storage' in self.requests) || !('ephemeral-storage' in self.limits) || quantity(string(self.requests['ephemeral-storage'])).compareTo(quantity(string(self.limits['ephemeral-storage']))) <= 0",fieldPath=".requests",message="ephemeral-storage must not exceed its limit"
 	Resources corev1.ResourceRequirements `json:"resources,omitempty,omitzero"`
 
 	// parameters are settings of postgresql.conf, as text.

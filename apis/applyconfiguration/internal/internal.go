@@ -92,6 +92,7 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: spec
       type:
         namedType: com.github.acme.pg-operator.apis.v1alpha1.PostgresClusterSpec
+      default: {}
     - name: status
       type:
         namedType: com.github.acme.pg-operator.apis.v1alpha1.PostgresClusterStatus

@@ -6,7 +6,7 @@ package v1alpha1
 
 import (
 	apisv1alpha1 "github.com/acme/pg-operator/apis/v1alpha1"
-	v1 "k8s.io/api/core/v1"
+	v1 "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
 // PostgresClusterSpecApplyConfiguration represents a declarative configuration of the PostgresClusterSpec type for use
@@ -27,17 +27,18 @@ type PostgresClusterSpecApplyConfiguration struct {
 	// image is the container image of PostgreSQL; its major version must be spec.version.
 	// The operator's image for the version when omitted.
 	Image *string `json:"image,omitempty"`
-	// resources are the compute resources of the postgres container.
-	Resources *v1.ResourceRequirements `json:"resources,omitempty"`
+	// resources are the compute resources of the postgres container. Requests must not exceed limits; a memory
+	// limit must be at least 64Mi; claims are not supported.
+	Resources *v1.ResourceRequirementsApplyConfiguration `json:"resources,omitempty"`
 	// parameters are settings of postgresql.conf, as text.
 	Parameters map[string]string `json:"parameters,omitempty"`
 	// affinity steers the scheduling of the instances. Unless podAntiAffinity is set here, instances
 	// prefer different nodes.
-	Affinity *v1.Affinity `json:"affinity,omitempty"`
+	Affinity *v1.AffinityApplyConfiguration `json:"affinity,omitempty"`
 	// tolerations of the instances' pods.
-	Tolerations []v1.Toleration `json:"tolerations,omitempty"`
+	Tolerations []v1.TolerationApplyConfiguration `json:"tolerations,omitempty"`
 	// topologySpreadConstraints of the instances' pods. An empty labelSelector selects this cluster's instances.
-	TopologySpreadConstraints []v1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
+	TopologySpreadConstraints []v1.TopologySpreadConstraintApplyConfiguration `json:"topologySpreadConstraints,omitempty"`
 	// nodeSelector restricts the instances to nodes with these labels.
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 	// deletionPolicy says whether the volumes are kept (Retain) or deleted (Delete) with the cluster.
@@ -97,8 +98,8 @@ func (b *PostgresClusterSpecApplyConfiguration) WithImage(value string) *Postgre
 // WithResources sets the Resources field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Resources field is set to the value of the last call.
-func (b *PostgresClusterSpecApplyConfiguration) WithResources(value v1.ResourceRequirements) *PostgresClusterSpecApplyConfiguration {
-	b.Resources = &value
+func (b *PostgresClusterSpecApplyConfiguration) WithResources(value *v1.ResourceRequirementsApplyConfiguration) *PostgresClusterSpecApplyConfiguration {
+	b.Resources = value
 	return b
 }
 
@@ -119,17 +120,20 @@ func (b *PostgresClusterSpecApplyConfiguration) WithParameters(entries map[strin
 // WithAffinity sets the Affinity field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Affinity field is set to the value of the last call.
-func (b *PostgresClusterSpecApplyConfiguration) WithAffinity(value v1.Affinity) *PostgresClusterSpecApplyConfiguration {
-	b.Affinity = &value
+func (b *PostgresClusterSpecApplyConfiguration) WithAffinity(value *v1.AffinityApplyConfiguration) *PostgresClusterSpecApplyConfiguration {
+	b.Affinity = value
 	return b
 }
 
 // WithTolerations adds the given value to the Tolerations field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Tolerations field.
-func (b *PostgresClusterSpecApplyConfiguration) WithTolerations(values ...v1.Toleration) *PostgresClusterSpecApplyConfiguration {
+func (b *PostgresClusterSpecApplyConfiguration) WithTolerations(values ...*v1.TolerationApplyConfiguration) *PostgresClusterSpecApplyConfiguration {
 	for i := range values {
-		b.Tolerations = append(b.Tolerations, values[i])
+		if values[i] == nil {
+			panic("nil value passed to WithTolerations")
+		}
+		b.Tolerations = append(b.Tolerations, *values[i])
 	}
 	return b
 }
@@ -137,9 +141,12 @@ func (b *PostgresClusterSpecApplyConfiguration) WithTolerations(values ...v1.Tol
 // WithTopologySpreadConstraints adds the given value to the TopologySpreadConstraints field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the TopologySpreadConstraints field.
-func (b *PostgresClusterSpecApplyConfiguration) WithTopologySpreadConstraints(values ...v1.TopologySpreadConstraint) *PostgresClusterSpecApplyConfiguration {
+func (b *PostgresClusterSpecApplyConfiguration) WithTopologySpreadConstraints(values ...*v1.TopologySpreadConstraintApplyConfiguration) *PostgresClusterSpecApplyConfiguration {
 	for i := range values {
-		b.TopologySpreadConstraints = append(b.TopologySpreadConstraints, values[i])
+		if values[i] == nil {
+			panic("nil value passed to WithTopologySpreadConstraints")
+		}
+		b.TopologySpreadConstraints = append(b.TopologySpreadConstraints, *values[i])
 	}
 	return b
 }

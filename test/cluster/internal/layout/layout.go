@@ -93,9 +93,6 @@ func (c Cluster) Program(name string) string { return filepath.Join(c.Bin(), nam
 // CRDs is the directory of cert-manager's custom resource definitions.
 func (c Cluster) CRDs() string { return filepath.Join(c.Programs(), "crds") }
 
-// Images is the directory of built image archives.
-func (c Cluster) Images() string { return filepath.Join(c.Cache, "images") }
-
 // Path joins names under the state directory.
 func (c Cluster) Path(names ...string) string {
 	return filepath.Join(append([]string{c.State}, names...)...)

@@ -44,8 +44,10 @@ import (
 )
 
 func main() {
-	kubeconfig := flag.String("kubeconfig", "", "kubeconfig of a cluster administrator")
-	flag.Parse()
+	// Not flag.CommandLine: controller-runtime has put its own -kubeconfig there.
+	flags := flag.NewFlagSet("cert-manager", flag.ExitOnError)
+	kubeconfig := flags.String("kubeconfig", "", "kubeconfig of a cluster administrator")
+	_ = flags.Parse(os.Args[1:])
 	ctrl.SetLogger(klog.Background())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()

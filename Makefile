@@ -1,0 +1,159 @@
+# Everything the project does, one target each. `make` alone lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+# One setting for every go command, the tests' own included, so that all share one build cache: another value
+# compiles Kubernetes anew.
+export CGO_ENABLED := 0
+export GOFLAGS := -trimpath -buildvcs=false
+
+# The operator's image, and the kubectl that install, deploy and undeploy use.
+IMG ?= docker.io/library/pg-operator:dev
+KUBECTL ?= kubectl
+# Further flags of `kubectl apply` in install and deploy.
+APPLY_FLAGS ?=
+
+# What takes long to build stands outside the checkout, so that a clean clone does not build it again.
+CACHE := $(or $(PG_OPERATOR_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pg-operator)
+TOOLS := $(CACHE)/tools-$(shell cat hack/tools/go.mod hack/tools/go.sum | sha256sum | cut -c1-12)
+GOLANGCI_LINT := $(TOOLS)/golangci-lint-kube-api-linter
+GOVULNCHECK := $(TOOLS)/govulncheck
+KUSTOMIZE := $(TOOLS)/kustomize
+CONTROLLER_GEN := go tool controller-gen
+
+# Packages that need no cluster.
+UNIT = $(shell go list ./... | grep -v '^github.com/acme/pg-operator/test/')
+# Everything that `make generate manifests` writes.
+GENERATED := apis/v1alpha1/zz_generated.deepcopy.go apis/applyconfiguration config/crd/bases config/rbac/role.yaml config/webhook/manifests.yaml
+
+##@ Help
+
+.PHONY: help
+help: ## List the targets.
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z0-9-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+##@ Code
+
+.PHONY: generate
+generate: ## Generate deep copies and apply configurations from the API types.
+	@$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt applyconfiguration:headerFile=hack/boilerplate.go.txt \
+	  paths=./apis/v1alpha1
+
+.PHONY: manifests
+manifests: ## Generate the CRD, the operator's ClusterRole and the webhook configurations.
+	@$(CONTROLLER_GEN) crd rbac:roleName=pg-operator webhook \
+	  "paths={./apis/v1alpha1,./reconciler/...,./webhooks/...}" \
+	  output:crd:dir=config/crd/bases output:rbac:dir=config/rbac output:webhook:dir=config/webhook
+
+.PHONY: golden
+golden: ## Rewrite the golden files of the tests from what the code renders now.
+	@go test $(UNIT) -run Golden -update -count=1 | grep -v '\[no test' || true
+
+.PHONY: fmt
+fmt: $(GOLANGCI_LINT) ## Format the Go code (gofumpt, import groups).
+	@$(GOLANGCI_LINT) fmt ./...
+	@cd test/cluster && $(GOLANGCI_LINT) fmt --config ../../.golangci.yaml ./...
+
+.PHONY: vet
+vet: ## Run go vet.
+	@go vet ./...
+	@cd test/cluster && go vet ./...
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Check the import rules, the API conventions and the rest of .golangci.yaml.
+	@echo "lint: root module"
+	@$(GOLANGCI_LINT) run ./...
+	@echo "lint: test/cluster"
+	@cd test/cluster && $(GOLANGCI_LINT) run --config ../../.golangci.yaml ./...
+
+.PHONY: verify
+verify: $(GOLANGCI_LINT) $(GOVULNCHECK) $(KUSTOMIZE) ## Regenerate everything and fail on a difference; lint, go.mod files, known vulnerabilities.
+	@GOVULNCHECK=$(GOVULNCHECK) KUSTOMIZE=$(KUSTOMIZE) hack/verify.sh $(GENERATED)
+
+##@ Build
+
+.PHONY: build
+build: ## Build bin/pg-operator.
+	@go build -o bin/pg-operator .
+
+.PHONY: image
+image: build bin/image ## Write the image IMG to bin/pg-operator-image.tar (a Docker archive), without a container engine.
+	@bin/image --binary bin/pg-operator --reference $(IMG) --output bin/pg-operator-image.tar
+
+##@ Tests
+
+.PHONY: test
+test: ## Run all tests: test-unit, test-api, test-e2e.
+	@hack/test.sh test-unit test-api test-e2e
+
+.PHONY: test-unit
+test-unit: ## Test the packages alone; needs nothing but Go.
+	@go test $(UNIT)
+	@cd test/cluster && go test ./internal/...
+
+.PHONY: test-api
+test-api: bin/cluster ## Test against a real kube-apiserver with cert-manager's controllers; builds them the first time.
+	@bin/cluster build --for api
+	@assets=$${KUBEBUILDER_ASSETS:-}; eval "$$(bin/cluster env)"; \
+	  KUBEBUILDER_ASSETS=$${assets:-$$KUBEBUILDER_ASSETS} go test -count=1 -timeout 20m ./test/api/... ./test/ssa/...
+
+.PHONY: test-e2e
+test-e2e: bin/cluster ## Test on the local cluster with real PostgreSQL; starts it if needed. Root on Linux.
+	@bin/cluster up --kubectl bin/kubectl
+	@go test -count=1 -timeout 60m ./test/e2e/...
+
+.PHONY: bench
+bench: bin/cluster ## Print the benchmarks' figures: passes, admission, time to ready, memory.
+	@bin/cluster up --kubectl bin/kubectl
+	@go test -count=1 -timeout 60m -run '^$$' -bench . -benchtime 1x ./test/bench/...
+
+##@ An existing cluster (kubectl's current context)
+
+.PHONY: install
+install: ## Apply the CRD.
+	@$(KUBECTL) apply --server-side $(APPLY_FLAGS) -k config/crd
+
+.PHONY: deploy
+deploy: $(KUSTOMIZE) ## Apply the CRD and the operator with the image IMG; cert-manager must run there.
+	@hack/manifests.sh $(KUSTOMIZE) $(IMG) | $(KUBECTL) apply --server-side $(APPLY_FLAGS) -f -
+
+.PHONY: undeploy
+undeploy: $(KUSTOMIZE) ## Delete the operator but not the CRD: PostgresClusters stay, and their databases go on.
+	@hack/manifests.sh $(KUSTOMIZE) $(IMG) | \
+	  awk 'BEGIN { RS = "---\n"; ORS = "---\n" } !/(^|\n)kind: CustomResourceDefinition\n/' | \
+	  $(KUBECTL) delete --ignore-not-found -f -
+
+.PHONY: run
+run: ## Run the operator on this machine, without webhooks.
+	@go run . manager --webhooks=false --leader-elect=false --operator-image=$(IMG)
+
+##@ The local cluster (root on Linux)
+
+.PHONY: cluster-up
+cluster-up: bin/cluster ## Start the local Kubernetes; bin/kubectl talks to it.
+	@bin/cluster up --kubectl bin/kubectl
+
+.PHONY: cluster-down
+cluster-down: bin/cluster ## Remove the local Kubernetes with all that runs on it.
+	@bin/cluster down
+
+.PHONY: demo
+demo: bin/cluster bin/image $(KUSTOMIZE) ## From nothing to a replicated database: local cluster, operator, seed manifest, psql, a refused manifest.
+	@hack/demo.sh
+
+.PHONY: demo-down
+demo-down: cluster-down ## Remove the demo and its cluster.
+
+# The launcher and the image packer of the local cluster; go build decides whether there is anything to do.
+.PHONY: bin/cluster bin/image
+bin/cluster bin/image:
+	@cd test/cluster && go build -o ../../$@ ./cmd/$(@F)
+
+# Tools are built from the tool lines of hack/tools, each into place in one step.
+$(TOOLS)/%:
+	@echo "Building $* from hack/tools"
+	@cd hack/tools && mkdir -p $(@D) && go build -ldflags "-s -w" -o $@.$$$$ "$$(go list tool | grep -E '/$*(/v[0-9]+)?$$')" && mv $@.$$$$ $@

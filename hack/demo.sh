@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# The demo: from an empty machine to a replicated PostgreSQL, seen through kubectl and psql, and a manifest that is
+# refused. It leaves everything running; `make demo-down` removes it. It fails if a step does not do what it shows.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+kubectl=bin/kubectl
+seed=config/samples/orders-db.yaml
+
+say() { printf '\n[%3d s] %s\n' "$SECONDS" "$*"; }
+# show prints a command as a user would type it, and runs it.
+show() {
+	printf '$ %s\n' "${*/#$kubectl/kubectl}"
+	"$@"
+}
+fail() {
+	printf '\nThe demo failed: %s\n' "$*" >&2
+	printf 'The cluster is left as it is: look with bin/kubectl, remove it with `make demo-down`.\n' >&2
+	exit 1
+}
+
+say "Starting a Kubernetes of our own on this machine (the first time it is compiled, which takes long)"
+bin/cluster up --kubectl "$kubectl" --images postgres-16
+
+say "Building the operator and installing it"
+make build
+# The tag is a digest of the binary, so that a new binary rolls the Deployment and an old one changes nothing.
+image=registry.local/pg-operator:$(sha256sum bin/pg-operator | cut -c1-16)
+make image IMG="$image"
+bin/cluster image load-archive bin/pg-operator-image.tar
+make deploy IMG="$image" KUBECTL="$kubectl" APPLY_FLAGS="--force-conflicts --field-manager=local-cluster" >/dev/null
+"$kubectl" rollout status deployment/pg-operator --namespace pg-operator-system --timeout 3m ||
+	fail "the operator does not start"
+
+say "Applying a PostgresCluster of three instances"
+"$kubectl" create namespace shop --dry-run=client --output yaml | "$kubectl" apply --server-side --filename - >/dev/null
+cat "$seed"
+# Admission answers as soon as its certificate is issued and trusted, a moment after the rollout.
+deadline=$((SECONDS + 60))
+until reply=$("$kubectl" apply --filename "$seed" 2>&1); do
+	[[ $reply == *"failed calling webhook"* && $SECONDS -lt $deadline ]] || fail "the seed manifest is refused: $reply"
+done
+echo "$reply"
+show "$kubectl" wait pgc/orders-db --namespace shop --for condition=Ready --timeout 3m || {
+	"$kubectl" get pgc/orders-db --namespace shop --output wide
+	fail "orders-db is not ready"
+}
+show "$kubectl" get pgc --namespace shop
+
+say "Writing through the Service orders-db-rw and reading through orders-db-ro, with psql and verified TLS"
+"$kubectl" delete pod psql --namespace shop --ignore-not-found >/dev/null
+"$kubectl" apply --filename config/samples/psql.yaml >/dev/null
+"$kubectl" wait pod/psql --namespace shop --for jsonpath='{.status.phase}'=Succeeded --timeout 1m >/dev/null || {
+	"$kubectl" logs psql --namespace shop || true
+	fail "psql got no answer"
+}
+"$kubectl" logs psql --namespace shop
+
+say "Applying a manifest that cannot be right"
+bad='apiVersion: db.example.com/v1alpha1
+kind: PostgresCluster
+metadata: {name: orders-db, namespace: shop}
+spec: {replicas: 9, version: "16", storage: 10Gi}'
+printf '%s\n$ kubectl apply --filename bad.yaml\n' "$bad"
+if reply=$("$kubectl" apply --filename - <<<"$bad" 2>&1); then
+	fail "the manifest was accepted: $reply"
+fi
+[[ $reply == *spec.replicas* ]] || fail "the manifest was refused for another reason: $reply"
+echo "$reply"
+
+say "Done. bin/kubectl talks to the cluster; \`make demo-down\` removes it."

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Prints config/default with another image. Arguments: the kustomize binary, the image.
+# The checkout is not edited: the image is set in an overlay that lives as long as this script.
+set -euo pipefail
+kustomize=$1 image=$2
+cd "$(dirname "$0")/.."
+
+mkdir -p bin
+overlay=$(mktemp -d bin/overlay.XXXXXX)
+trap 'rm -r "$overlay"' EXIT
+echo 'resources: [../../config/default]' >"$overlay/kustomization.yaml"
+(cd "$overlay" && "$kustomize" edit set image "pg-operator=$image")
+"$kustomize" build "$overlay"

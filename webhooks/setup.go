@@ -1,0 +1,37 @@
+// Package webhooks adapts the pure rules of package rules to admission
+// requests. Nothing here decides what is right.
+package webhooks
+
+import (
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/acme/pg-operator/apis/v1alpha1"
+)
+
+// Paths under which the webhooks are served; config/webhook names them.
+const (
+	PathDefault  = "/default-db-example-com-v1alpha1-postgrescluster"
+	PathValidate = "/validate-db-example-com-v1alpha1-postgrescluster"
+)
+
+// A webhook is called for a new object and when a spec changes: labels, finalizers and status need none, so that a
+// dead operator stands in nobody's way. Without the defaulting webhook objects are stored as they are, and the
+// reconciler fills in the same defaults in memory; without the validating one nothing is stored.
+//
+// +kubebuilder:webhook:mutating=true,path=/default-db-example-com-v1alpha1-postgrescluster,groups=db.example.com,resources=postgresclusters,verbs=create;update,versions=v1alpha1,name=default.postgresclusters.db.example.com,admissionReviewVersions=v1,failurePolicy=ignore,matchPolicy=Equivalent,sideEffects=None,timeoutSeconds=5,reinvocationPolicy=Never,patch=`{"matchConditions":[{"name":"spec-changed","expression":"request.operation != 'UPDATE' || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec"}]}`
+// +kubebuilder:webhook:mutating=false,path=/validate-db-example-com-v1alpha1-postgrescluster,groups=db.example.com,resources=postgresclusters,verbs=create;update,versions=v1alpha1,name=validate.postgresclusters.db.example.com,admissionReviewVersions=v1,failurePolicy=fail,matchPolicy=Equivalent,sideEffects=None,timeoutSeconds=5,patch=`{"matchConditions":[{"name":"spec-changed","expression":"request.operation != 'UPDATE' || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec"}]}`
+
+// Options of the webhooks.
+type Options struct {
+	// Defaults fill in what users leave out.
+	Defaults v1alpha1.Defaults
+}
+
+// SetupWithManager serves the webhooks on the manager's webhook server.
+func SetupWithManager(mgr ctrl.Manager, opts Options) error {
+	server := mgr.GetWebhookServer()
+	server.Register(PathDefault, &admission.Webhook{Handler: &defaulter{defaults: opts.Defaults}})
+	server.Register(PathValidate, &admission.Webhook{Handler: &validator{}})
+	return nil
+}

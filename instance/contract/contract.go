@@ -1,7 +1,44 @@
 // Package contract is what the operator and the agents say to each other: the
 // operator writes a Config into a cluster's ConfigMap, each agent answers with
 // a Report on its own pod. It is all that the operator may import of instance.
+//
+// What an agent needs from the pod it runs in:
+//   - environment POD_NAME, POD_NAMESPACE, POD_UID, POD_IP (downward API); flag --cluster NAME; optionally
+//     --shutdown-timeout DURATION, a little less than the pod's termination grace period;
+//   - the mounts of package naming: PathData (read-write), PathRun and PathTmp (emptyDir; PathRun best in memory,
+//     private keys are copied there), PathServerTLS and PathClientTLS (tls.crt, tls.key, ca.crt), PathAppUser and
+//     PathSuperuser (key "password"); a read-only root file system and any user id that the image's /etc/passwd knows;
+//   - probes on PortProbe: PathStartup, PathLive, PathReady.
+//
+// What its ServiceAccount needs, limited by resourceNames: leases get, update; configmaps get, list, watch;
+// endpointslices.discovery.k8s.io get, patch; pods get, patch. The Lease and the EndpointSlice (with its addressType)
+// have to exist.
 package contract
+
+// Paths of the probes on naming.PortProbe. They answer yes (200) or no (503).
+const (
+	PathStartup = "/startupz"
+	PathLive    = "/livez"
+	PathReady   = "/readyz"
+	// PathStatus on naming.PortAgent is a Status, for holders of a client certificate of the cluster's authority.
+	PathStatus = "/v1/status"
+)
+
+// OperatorCommonName is the common name of the operator's client certificate for naming.PortAgent.
+const OperatorCommonName = "pg-operator"
+
+// Status is what an instance answers on PathStatus: a Report with log positions.
+type Status struct {
+	// Instance that answers.
+	Instance string `json:"instance"`
+	Report
+	// Written is how far a primary has written its log, such as "0/3000148"; Received and Replayed are a replica's.
+	Written  string `json:"written,omitempty"`
+	Received string `json:"received,omitempty"`
+	Replayed string `json:"replayed,omitempty"`
+	// LagBytes is how much received log a replica has yet to replay.
+	LagBytes uint64 `json:"lagBytes,omitempty"`
+}
 
 // Config is what the agents of a cluster must know and do.
 type Config struct {

@@ -1,0 +1,172 @@
+// Package agent is the agent's mind: Decide turns what is known of an instance
+// into the next thing to do and what to say about it. It is pure: no clock, no
+// input or output; what depends on time arrives as a fact.
+package agent
+
+import (
+	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/instance/lease"
+	"github.com/acme/pg-operator/postgres"
+)
+
+// Task is something the agent does that takes a while. Only one runs at a time.
+type Task string
+
+const (
+	// TaskNone is nothing.
+	TaskNone Task = ""
+	// TaskTake takes the Lease.
+	TaskTake Task = "Take"
+	// TaskBootstrap runs initdb.
+	TaskBootstrap Task = "Bootstrap"
+	// TaskClone copies the primary's data, in place of what the instance has.
+	TaskClone Task = "Clone"
+	// TaskDiagnose asks the primary whether the instance's data can follow it.
+	TaskDiagnose Task = "Diagnose"
+	// TaskRewind takes back what the primary does not have.
+	TaskRewind Task = "Rewind"
+	// TaskStartPrimary and TaskStartReplica start PostgreSQL.
+	TaskStartPrimary Task = "StartPrimary"
+	TaskStartReplica Task = "StartReplica"
+	// TaskProvision makes the roles, the database and the slots that a primary needs.
+	TaskProvision Task = "Provision"
+	// TaskConfigure writes changed settings and reloads them.
+	TaskConfigure Task = "Configure"
+	// TaskStop stops PostgreSQL cleanly, TaskRestart for an order.
+	TaskStop    Task = "Stop"
+	TaskRestart Task = "Restart"
+	// TaskFence stops PostgreSQL at once, without regard for its clients.
+	TaskFence Task = "Fence"
+	// TaskExit ends the agent.
+	TaskExit Task = "Exit"
+)
+
+// Facts are all that is known of an instance.
+type Facts struct {
+	// Self is the instance, Incarnation its agent's.
+	Self, Incarnation string
+	// Stopping: the pod is being stopped.
+	Stopping bool
+
+	// Config the operator gave; ConfigProblem says why there is none.
+	Config        *contract.Config
+	ConfigProblem string
+	// Programs of PostgreSQL in the image; ProgramsProblem says why they cannot be used.
+	Programs        postgres.ServerVersion
+	ProgramsProblem string
+
+	// Data on the volume.
+	Data Data
+	// Lease as last read, if LeaseKnown.
+	Lease      lease.Lease
+	LeaseKnown bool
+	// Primary is where the -rw EndpointSlice leads.
+	Primary Endpoint
+	// Server is the PostgreSQL that runs, or does not.
+	Server Server
+
+	// Running is the task that runs.
+	Running Task
+	// Failed is the last task that failed since one succeeded.
+	Failed Failure
+	// Diagnosis of data that does not follow; it is forgotten when data or primary change.
+	Diagnosis Diagnosis
+
+	// Provisioned: the roles and the database exist. ProvisionDue: passwords, roles or slots have to be looked at again.
+	Provisioned, ProvisionDue bool
+	// Configured: the settings of Config and of the wanted upstream are in force, as far as PostgreSQL takes them.
+	Configured bool
+	// RestartOrder is an order to restart that was not carried out yet, empty if there is none.
+	RestartOrder string
+}
+
+// Data is what the volume holds.
+type Data struct {
+	lease.Data
+	// Known: the volume was looked at. Problem says why its content cannot be used.
+	Known   bool
+	Problem string
+	// Major version of the data.
+	Major string
+	// Timeline of its last checkpoint.
+	Timeline postgres.Timeline
+	// Torn: a rewind was begun and not ended; only a clone helps.
+	Torn bool
+}
+
+// Endpoint is where an instance is reached.
+type Endpoint struct {
+	// Instance that is there, empty if nobody.
+	Instance string
+	// Address is its IP address, Port that of PostgreSQL.
+	Address string
+	Port    int32
+}
+
+// Server is what is known of the running PostgreSQL.
+type Server struct {
+	// Up: there is a postmaster.
+	Up bool
+	// Replica: it was started to follow.
+	Replica bool
+	// Accepting: it takes connections. Recovering: it only takes reads.
+	Accepting, Recovering bool
+	// Streaming: a replica receives from its primary.
+	Streaming bool
+	// Silent: a replica has not been streaming for so long that it is worth asking why.
+	Silent bool
+	// Broken: it could not be started several times in a row, with all settings that are known to be good.
+	Broken bool
+	// LastError is what PostgreSQL said when it ended, or when it could not follow.
+	LastError string
+	// Timeline it is on.
+	Timeline postgres.Timeline
+}
+
+// Failure is how a task ended.
+type Failure struct {
+	Task    Task
+	Message string
+	// Count is how often it failed in a row.
+	Count int
+	// Waiting: it is too early to try again.
+	Waiting bool
+}
+
+// Verdict of a diagnosis.
+type Verdict string
+
+const (
+	// VerdictNone: nobody asked yet.
+	VerdictNone Verdict = ""
+	// VerdictStream: the data can follow.
+	VerdictStream Verdict = "Stream"
+	// VerdictRewind: the data has what the primary does not, and the primary's log goes back far enough.
+	VerdictRewind Verdict = "Rewind"
+	// VerdictClone: the data cannot follow any more.
+	VerdictClone Verdict = "Clone"
+	// VerdictForeign: the primary is another database.
+	VerdictForeign Verdict = "Foreign"
+)
+
+// Diagnosis is what was found out about data that does not follow.
+type Diagnosis struct {
+	Verdict Verdict
+	Detail  string
+}
+
+// Decision is what to do and to say.
+type Decision struct {
+	// Do is the task to begin; TaskNone to go on as it is.
+	Do Task
+	// Cancel: the running task is no longer wanted.
+	Cancel bool
+	// Role, State and Message to report.
+	Role    contract.Role
+	State   contract.State
+	Message string
+	// Serve: the -rw EndpointSlice leads here. Label: the pod has the label of its role.
+	Serve, Label bool
+	// Follow is the instance to follow, empty for a primary.
+	Follow string
+}

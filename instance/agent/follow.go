@@ -1,0 +1,181 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/postgres"
+)
+
+// following are the tasks that a replica may be at.
+var following = []Task{
+	TaskClone, TaskDiagnose, TaskRewind, TaskStartReplica, TaskConfigure, TaskRestart, TaskStop, TaskFence,
+}
+
+// follow is for an instance while another one holds the Lease.
+func (f Facts) follow(primary string) Decision {
+	d := Decision{Role: contract.RoleReplica, State: contract.StateStarting, Follow: primary}
+	switch {
+	case f.Server.Up && (!f.Server.Replica || f.Server.Accepting && !f.Server.Recovering):
+		d.Message = fmt.Sprintf("stops taking writes, because %s holds the Lease", primary)
+		return f.begin(TaskFence, d)
+	case f.Running != TaskNone && !slices.Contains(following, f.Running):
+		d.Cancel = true
+		return d
+	case !f.Data.Present || f.Data.Torn:
+		return f.clone(d, "the volume has no complete data")
+	case f.Diagnosis.Verdict == VerdictForeign:
+		return f.failed(d, f.Diagnosis.Detail)
+	case f.Diagnosis.Verdict == VerdictClone:
+		return f.clone(d, f.Diagnosis.Detail)
+	case f.Diagnosis.Verdict == VerdictRewind:
+		return f.rewind(d)
+	case !f.Server.Up:
+		return f.startReplica(d)
+	case !f.Server.Accepting:
+		d.Message = orElse(f.Server.LastError, "PostgreSQL recovers")
+		return f.diagnose(d)
+	case !f.Server.Streaming:
+		return f.notStreaming(d)
+	}
+	d.State, d.Label = contract.StateRunning, true
+	return f.maintain(d)
+}
+
+// reachable tells whether the Services lead to the primary that is to be followed.
+func (f Facts) reachable(primary string) bool {
+	return f.Primary.Instance == primary && f.Primary.Address != ""
+}
+
+func (f Facts) clone(d Decision, why string) Decision {
+	d.State = contract.StateCloning
+	d.Message = fmt.Sprintf("clones from %s: %s", d.Follow, why)
+	switch {
+	case !f.reachable(d.Follow):
+		if f.Running == TaskClone {
+			return d
+		}
+		d.State = contract.StateWaiting
+		d.Message = fmt.Sprintf("waits for %s, to clone from it: %s", d.Follow, why)
+		return d
+	case f.Server.Up:
+		return f.begin(TaskStop, d)
+	}
+	return f.begin(TaskClone, d)
+}
+
+// rewind takes back what the primary does not have; where that fails, the instance is cloned.
+func (f Facts) rewind(d Decision) Decision {
+	if f.Failed.Task == TaskRewind {
+		return f.clone(d, f.Failed.Message)
+	}
+	d.Message = f.Diagnosis.Detail
+	switch {
+	case f.Server.Up:
+		return f.begin(TaskStop, d)
+	case !f.reachable(d.Follow):
+		d.State = contract.StateWaiting
+		return d
+	}
+	return f.begin(TaskRewind, d)
+}
+
+func (f Facts) startReplica(d Decision) Decision {
+	if f.Server.Broken && f.reachable(d.Follow) {
+		d.Message = f.Server.LastError
+		if f.Diagnosis.Verdict == VerdictNone {
+			return f.begin(TaskDiagnose, d)
+		}
+		return f.clone(d, "PostgreSQL cannot start on the volume's copy: "+f.Server.LastError)
+	}
+	return f.start(TaskStartReplica, d)
+}
+
+// notStreaming is for a replica that serves old data: it tells so, follows a primary that moved, and asks why.
+func (f Facts) notStreaming(d Decision) Decision {
+	d.State = contract.StateNotStreaming
+	d.Message = fmt.Sprintf("does not stream from %s yet", d.Follow)
+	switch {
+	case !f.reachable(d.Follow):
+		d.Message = fmt.Sprintf("waits for %s, which does not serve", d.Follow)
+	case f.Diagnosis.Detail != "":
+		d.Message = f.Diagnosis.Detail
+	case f.Server.LastError != "":
+		d.Message = f.Server.LastError
+	}
+	if !f.Configured {
+		return f.begin(TaskConfigure, d)
+	}
+	return f.diagnose(d)
+}
+
+func (f Facts) diagnose(d Decision) Decision {
+	if !f.Server.Silent || !f.reachable(d.Follow) || f.Diagnosis.Verdict != VerdictNone {
+		return d
+	}
+	state, message := d.State, d.Message
+	d = f.begin(TaskDiagnose, d)
+	d.State = state
+	d.Message = message
+	if f.Failed.Task == TaskDiagnose {
+		d.Message = f.Failed.Message
+	}
+	return d
+}
+
+// Position is where one end of a replication stands.
+type Position struct {
+	SystemID string
+	Timeline postgres.Timeline
+	// At is how far the log goes: a primary's flushed, a replica's received and replayed one.
+	At postgres.LSN
+}
+
+// Source is what a primary can still offer.
+type Source struct {
+	Position
+	// History of its timeline.
+	History []postgres.Fork
+	// HasLog: the log that the replica needs next is still there, or not yet written.
+	HasLog bool
+	// SlotLost: the replica's slot was given up because it fell too far behind.
+	SlotLost bool
+}
+
+// Diagnose tells whether data at own can follow a primary.
+func Diagnose(own Position, primary Source) Diagnosis {
+	if own.SystemID != primary.SystemID {
+		return Diagnosis{VerdictForeign, fmt.Sprintf("the volume holds the database %s, the primary is %s; nothing was changed",
+			own.SystemID, primary.SystemID)}
+	}
+	fork, related := forkPoint(own.Timeline, primary)
+	switch {
+	case !related:
+		return Diagnosis{VerdictRewind, fmt.Sprintf("timeline %d of the volume is not part of the history of the primary's timeline %d",
+			own.Timeline, primary.Timeline)}
+	case own.Timeline != primary.Timeline && own.At > fork:
+		return Diagnosis{VerdictRewind, fmt.Sprintf("the volume's log goes on to %s on timeline %d, which the primary left at %s",
+			own.At, own.Timeline, fork)}
+	case own.Timeline == primary.Timeline && own.At > primary.At:
+		return Diagnosis{VerdictClone, fmt.Sprintf("the volume's log goes on to %s, the primary's only to %s", own.At, primary.At)}
+	case primary.SlotLost:
+		return Diagnosis{VerdictClone, "the instance fell so far behind that the primary gave up its replication slot"}
+	case !primary.HasLog:
+		return Diagnosis{VerdictClone, fmt.Sprintf("the primary no longer has the log from %s on", own.At)}
+	}
+	return Diagnosis{Verdict: VerdictStream}
+}
+
+// forkPoint is where the primary's history left timeline t; everything so far if it is on it.
+func forkPoint(t postgres.Timeline, primary Source) (at postgres.LSN, related bool) {
+	if t == primary.Timeline {
+		return primary.At, true
+	}
+	for _, fork := range primary.History {
+		if fork.Parent == t {
+			return fork.At, true
+		}
+	}
+	return 0, false
+}

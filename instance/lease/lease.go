@@ -1,0 +1,169 @@
+// Package lease decides who may hold a cluster's Lease, and so who may be its
+// primary. It is pure: facts in, verdict out.
+package lease
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/acme/pg-operator/postgres"
+)
+
+// Lease is the content of a cluster's Lease.
+type Lease struct {
+	// Holder is the identity of the incarnation that may write, empty if nobody may.
+	Holder string
+	// Term counts the changes of holder.
+	Term int32
+	// SystemID and Timeline of the database; empty until there is one.
+	SystemID string
+	Timeline postgres.Timeline
+	// WALLSN is how far the primary had written at its last renewal.
+	WALLSN postgres.LSN
+	// Members are the instances that take part.
+	Members []string
+	// Released is where the log ended when the holder stopped cleanly, 0 while it runs.
+	Released postgres.LSN
+	// Version is the object's resourceVersion, for compare-and-swap.
+	Version string
+}
+
+// separator cannot be part of a pod's name.
+const separator = "_"
+
+// Identity is how an incarnation of an instance's agent is named as a holder.
+func Identity(instance, incarnation string) string { return instance + separator + incarnation }
+
+// Instance is the instance that an identity belongs to.
+func Instance(identity string) string {
+	instance, _, _ := strings.Cut(identity, separator)
+	return instance
+}
+
+// HeldBy is the instance that holds the Lease, empty if none does.
+func (l Lease) HeldBy() string { return Instance(l.Holder) }
+
+// Taken is the Lease as the incarnation identity takes it, in a new term.
+func (l Lease) Taken(identity string) Lease {
+	l.Holder = identity
+	l.Term++
+	l.Released = 0
+	return l
+}
+
+// Data is what an instance has on its volume.
+type Data struct {
+	// Present tells whether there is a database.
+	Present bool
+	// SystemID of it.
+	SystemID string
+	// Replica tells that it was a copy that followed a primary when last used.
+	Replica bool
+}
+
+// Facts are what a verdict depends on.
+type Facts struct {
+	// Self is the asking instance, Incarnation its agent's.
+	Self, Incarnation string
+	// Lease as last read; Known is false as long as it never could be read.
+	Lease Lease
+	Known bool
+	// Members and SystemID as the operator knows them.
+	Members  []string
+	SystemID string
+	// Data on the asking instance's volume.
+	Data Data
+	// Running: its database runs; it was found to fit when it was started. Leading: it runs as the primary.
+	Running, Leading bool
+}
+
+// Verdict is what an instance may do.
+type Verdict string
+
+const (
+	// Hold: it holds the Lease, and may be the primary.
+	Hold Verdict = "Hold"
+	// Take: it may take the Lease.
+	Take Verdict = "Take"
+	// Follow: another instance holds it.
+	Follow Verdict = "Follow"
+	// Wait: nobody holds it yet, or it is not known who does.
+	Wait Verdict = "Wait"
+	// Refuse: its data does not fit; nothing may be done with it.
+	Refuse Verdict = "Refuse"
+)
+
+// Decide says what an instance may do, and why.
+func Decide(f Facts) (Verdict, string) {
+	if reason := f.misfit(); reason != "" && !f.Running {
+		return Refuse, reason
+	}
+	switch {
+	case !f.Known:
+		return f.decideAlone()
+	case f.Lease.Holder == Identity(f.Self, f.Incarnation):
+		return Hold, "this incarnation holds the Lease"
+	case f.Lease.HeldBy() == f.Self:
+		return Take, "an earlier incarnation of this instance holds the Lease"
+	case f.Lease.Holder != "":
+		return Follow, f.Lease.HeldBy() + " holds the Lease"
+	default:
+		return f.decideFree()
+	}
+}
+
+// misfit says why the instance's data is not this cluster's; empty if it is.
+func (f Facts) misfit() string {
+	expected := f.ExpectedSystemID()
+	if id := f.Lease.SystemID; id != "" && f.SystemID != "" && id != f.SystemID {
+		return fmt.Sprintf("the Lease names the database %s, the operator's ConfigMap %s; "+
+			"one of them belongs to another cluster", id, f.SystemID)
+	}
+	if f.Data.Present && expected != "" && f.Data.SystemID != expected {
+		return fmt.Sprintf("the volume holds the database %s, but this cluster is %s; nothing was changed. "+
+			"Move the volume's data away, or delete the volume claim to have the instance cloned", f.Data.SystemID, expected)
+	}
+	return ""
+}
+
+// ExpectedSystemID identifies the database this cluster is known to have, empty if none is known.
+func (f Facts) ExpectedSystemID() string {
+	if f.Lease.SystemID != "" {
+		return f.Lease.SystemID
+	}
+	return f.SystemID
+}
+
+// decideAlone is for an API server that could not be asked since the agent started. Only where no other instance
+// exists that could have taken the Lease may the database run without it.
+func (f Facts) decideAlone() (Verdict, string) {
+	if len(f.Members) == 1 && f.Members[0] == f.Self && f.Data.Present && !f.Data.Replica {
+		return Hold, "the API server does not answer, but no other instance exists"
+	}
+	return Wait, "waits for the API server, to learn which instance is the primary"
+}
+
+// decideFree is for a Lease that nobody holds.
+func (f Facts) decideFree() (Verdict, string) {
+	expected := f.ExpectedSystemID()
+	switch {
+	case f.Leading:
+		return Take, "nobody else took the Lease from this primary"
+	case f.Lease.Term > 0:
+		return Wait, "nobody holds the Lease; the former primary has to take it again"
+	case f.Data.Present && !f.Data.Replica:
+		return Take, "adopts the database on its volume"
+	case f.Data.Present:
+		return Wait, "waits for a primary: the volume holds a replica's copy, which is not promoted without a vote"
+	case expected != "":
+		return Wait, fmt.Sprintf("waits for a primary to clone from: its volume is empty, "+
+			"and this cluster already has the database %s", expected)
+	case len(f.Members) > 0 && f.Members[0] == f.Self:
+		return Take, "makes the cluster's database"
+	case slices.Contains(f.Members, f.Self):
+		return Wait, "waits for " + f.Members[0] + " to make the database"
+	default:
+		return Wait, "is not a member of the cluster"
+	}
+}

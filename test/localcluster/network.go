@@ -25,4 +25,6 @@ func (c *Cluster) Dial(ctx context.Context, network, address string) (net.Conn, 
 
 // Lookup leaves the resolution of names to the proxy, which asks the cluster's
 // own DNS. It has the shape of the lookup function of pgx.
-func (c *Cluster) Lookup(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
+func (c *Cluster) Lookup(_ context.Context, host string) ([]string, error) {
+	return []string{host}, nil
+}

@@ -98,7 +98,9 @@ func (c *Cluster) OperatorReplicas(ctx context.Context) (int, error) {
 	return int(*deployment.Spec.Replicas), nil
 }
 
-// loadOperator puts the image of this checkout's operator on every node and returns its reference.
+// loadOperator puts the image of this checkout's operator on every node and
+// returns its reference. The archive stays, under one name: the launcher loads
+// it on nodes that are added later.
 func (c *Cluster) loadOperator(ctx context.Context) (string, error) {
 	binary := filepath.Join(c.root, "bin", "pg-operator")
 	if err := c.build(ctx, c.root, ".", binary); err != nil {
@@ -108,20 +110,26 @@ func (c *Cluster) loadOperator(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	packer := filepath.Join(c.root, "bin", "image")
-	if err := c.build(ctx, filepath.Join(c.root, "test", "cluster"), "./cmd/image", packer); err != nil {
-		return "", err
-	}
-	dir, err := os.MkdirTemp("", "pg-operator-image-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(dir)
-	reference, archive := imageRepository+":"+digest, filepath.Join(dir, "image.tar")
-	if _, err := c.run(ctx, nil, packer, "--binary", binary, "--reference", reference, "--output", archive); err != nil {
-		return "", err
+	reference := imageRepository + ":" + digest
+	archive, packed := filepath.Join(c.root, "bin", "pg-operator.tar"), filepath.Join(c.root, "bin", "pg-operator.tar.reference")
+	if last, err := os.ReadFile(packed); err != nil || string(last) != reference {
+		if err := c.pack(ctx, binary, reference, archive); err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(packed, []byte(reference), 0o644); err != nil {
+			return "", err
+		}
 	}
 	return reference, c.LoadImageArchive(ctx, archive)
+}
+
+func (c *Cluster) pack(ctx context.Context, binary, reference, archive string) error {
+	packer := filepath.Join(c.root, "bin", "image")
+	if err := c.build(ctx, filepath.Join(c.root, "test", "cluster"), "./cmd/image", packer); err != nil {
+		return err
+	}
+	_, err := c.run(ctx, nil, packer, "--binary", binary, "--reference", reference, "--output", archive)
+	return err
 }
 
 // withManifests runs use with a directory that kustomize turns into

@@ -1,0 +1,125 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/acme/pg-operator/test/localcluster"
+)
+
+// TestWithoutOperator stops, then removes and re-installs the operator: the
+// databases must not notice. It runs alone.
+func TestWithoutOperator(t *testing.T) {
+	cluster := environment(t)
+	d := newDatabase(t, cluster, "alone", replicas(2))
+	d.awaitReady(readyTimeout)
+	l := d.write()
+	processes, err := cluster.OperatorReplicas(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
+		defer cancel()
+		if err := cluster.DeployOperator(ctx); err != nil {
+			t.Errorf("bring the operator back: %v", err)
+		}
+	})
+
+	t.Run("stopped", func(t *testing.T) {
+		d := d.in(t)
+		if err := cluster.ScaleOperator(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		d.replacePod(1)
+		d.awaitStreaming(0, 1, readyTimeout)
+		d.replacePod(0)
+		d.awaitWrites(l, readyTimeout)
+		d.awaitStreaming(0, 1, time.Minute)
+		if err := cluster.ScaleOperator(t.Context(), processes); err != nil {
+			t.Fatal(err)
+		}
+		d.awaitReady(readyTimeout)
+	})
+
+	t.Run("re-installed", func(t *testing.T) {
+		d := d.in(t)
+		before := d.podsAndRestarts(2)
+		if err := cluster.UninstallOperator(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var namespace corev1.Namespace
+		err := cluster.Client.Get(t.Context(), client.ObjectKey{Name: localcluster.OperatorNamespace}, &namespace)
+		if !apierrors.IsNotFound(err) {
+			t.Fatalf("the operator's namespace after the removal: %v", err)
+		}
+		if got := d.podsAndRestarts(2); got != before {
+			t.Fatalf("the removal touched the database: pods %s, before %s", got, before)
+		}
+		d.awaitWrites(l, 15*time.Second)
+		if err := cluster.DeployOperator(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		// A change of the spec, seen in the status, proves that the new operator is at work.
+		d.mustPatchSpec(map[string]any{"parameters": map[string]string{"work_mem": "5MB"}})
+		d.awaitReady(readyTimeout)
+		d.awaitSetting(0, "work_mem", "5MB")
+		if got := d.podsAndRestarts(2); got != before {
+			t.Errorf("the installation touched the database: pods %s, before %s", got, before)
+		}
+	})
+	d.awaitWrites(l, 15*time.Second)
+	d.verify(l)
+}
+
+// in is the same database under another test's control.
+func (d *database) in(t *testing.T) *database {
+	sub := *d
+	sub.t = t
+	return &sub
+}
+
+// podsAndRestarts shows which pods run the first n instances and how often their containers started.
+func (d *database) podsAndRestarts(n int32) string {
+	d.t.Helper()
+	text := ""
+	for ordinal := range n {
+		pod := d.pod(ordinal)
+		text += fmt.Sprintf("%s %s", pod.Name, pod.UID)
+		for _, status := range pod.Status.ContainerStatuses {
+			text += fmt.Sprintf(" %s:%d", status.Name, status.RestartCount)
+		}
+		text += "; "
+	}
+	return text
+}
+
+// TestDeletionEndsWithoutOperator: no finalizer of ours holds a cluster back. It runs alone.
+func TestDeletionEndsWithoutOperator(t *testing.T) {
+	cluster := environment(t)
+	beyondCore(t)
+	d := newDatabase(t, cluster, "orphan", nil)
+	d.awaitReady(readyTimeout)
+	processes, err := cluster.OperatorReplicas(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
+		defer cancel()
+		if err := cluster.ScaleOperator(ctx, processes); err != nil {
+			t.Errorf("bring the operator back: %v", err)
+		}
+	})
+	if err := cluster.ScaleOperator(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	d.kubectl("delete", "pgc", string(d.Cluster), "--cascade=foreground", "--timeout=60s")
+	d.awaitGone()
+}

@@ -104,7 +104,7 @@ test-api: bin/cluster ## Test against a real kube-apiserver with cert-manager's 
 .PHONY: test-e2e
 test-e2e: bin/cluster ## Test on the local cluster with real PostgreSQL; starts it if needed. Root on Linux.
 	@bin/cluster up --kubectl bin/kubectl
-	@go test -count=1 -timeout 60m ./test/e2e/...
+	@PGO_E2E=1 go test -count=1 -timeout 60m -parallel 4 ./test/e2e/...
 
 .PHONY: bench
 bench: bin/cluster ## Print the benchmarks' figures: passes, admission, time to ready, memory.

@@ -9,5 +9,5 @@ mkdir -p bin
 overlay=$(mktemp -d bin/overlay.XXXXXX)
 trap 'rm -r "$overlay"' EXIT
 echo 'resources: [../../config/default]' >"$overlay/kustomization.yaml"
-(cd "$overlay" && "$kustomize" edit set image "pg-operator=$image")
+(cd "$overlay" && "$kustomize" edit set image "docker.io/library/pg-operator=$image")
 "$kustomize" build "$overlay"

@@ -116,9 +116,6 @@ var troubles = map[string]trouble{
 func TestTroubles(t *testing.T) {
 	cluster := environment(t)
 	beyondCore(t)
-	if err := cluster.LoadImage(t.Context(), "no-postgres"); err != nil {
-		t.Fatal(err)
-	}
 	for name, trouble := range troubles {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

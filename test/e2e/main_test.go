@@ -9,12 +9,9 @@ package e2e
 import (
 	"context"
 	"os"
-	"slices"
 	"sync"
 	"testing"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/acme/pg-operator/test/localcluster"
 )
@@ -23,14 +20,25 @@ import (
 // when the programs have been built before.
 const setupTimeout = 10 * time.Minute
 
-var start = sync.OnceValues(func() (*localcluster.Cluster, error) {
+// setup is what the first test starts for all.
+type setup struct {
+	cluster *localcluster.Cluster
+	// noSixteen says why there is no image of PostgreSQL 16, the seed manifest's version.
+	noSixteen error
+}
+
+var start = sync.OnceValues(func() (setup, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
 	defer cancel()
 	cluster, err := localcluster.Start(ctx)
 	if err != nil {
-		return nil, err
+		return setup{}, err
 	}
-	return cluster, cluster.DeployOperator(ctx)
+	if err := cluster.LoadImage(ctx, "postgres-17", "no-postgres"); err != nil {
+		return setup{}, err
+	}
+	noSixteen := cluster.LoadImage(ctx, "postgres-16")
+	return setup{cluster, noSixteen}, cluster.DeployOperator(ctx)
 })
 
 // environment is the local cluster with this checkout's operator; the first
@@ -44,11 +52,11 @@ func environment(t *testing.T) *localcluster.Cluster {
 	if reason := localcluster.Unavailable(); reason != "" {
 		t.Skip("end-to-end tests cannot run here: " + reason)
 	}
-	cluster, err := start()
+	started, err := start()
 	if err != nil {
 		t.Fatalf("local cluster: %v", err)
 	}
-	return cluster
+	return started.cluster
 }
 
 // beyondCore skips a test outside the core subset.
@@ -59,22 +67,18 @@ func beyondCore(t *testing.T) {
 	}
 }
 
-// seedVersion is the seed manifest's version where the nodes have its image, else "17".
-func seedVersion(t *testing.T, cluster *localcluster.Cluster) string {
+// seedVersion is the seed manifest's version where there is an image of it, else "17".
+func seedVersion(t *testing.T) string {
 	t.Helper()
-	var nodes corev1.NodeList
-	if err := cluster.Client.List(t.Context(), &nodes); err != nil {
+	started, err := start()
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, node := range nodes.Items {
-		for _, image := range node.Status.Images {
-			if slices.Contains(image.Names, "docker.io/library/postgres:16") {
-				return "16"
-			}
-		}
+	if started.noSixteen != nil {
+		t.Logf(`The seed manifest runs with version "17", for lack of an image of 16: %v`, started.noSixteen)
+		return "17"
 	}
-	t.Log(`No image of PostgreSQL 16 on the nodes: the seed manifest runs with version "17"`)
-	return "17"
+	return "16"
 }
 
 // eventually waits and fails the test at the deadline with what was last seen.

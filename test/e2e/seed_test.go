@@ -30,7 +30,7 @@ func TestSeed(t *testing.T) {
 	cluster := environment(t)
 	t.Parallel()
 	d := &database{t: t, cluster: cluster, namespace: cluster.Namespace(t, "shop"), Cluster: "orders-db"}
-	manifest := fmt.Sprintf(seedManifest, d.namespace, seedVersion(t, cluster))
+	manifest := fmt.Sprintf(seedManifest, d.namespace, seedVersion(t))
 	if _, err := cluster.KubectlInput(t.Context(), manifest, "apply", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}

@@ -167,6 +167,7 @@ func (c *Cluster) build(ctx context.Context, module, pkg, output string) error {
 // run runs a program and returns its standard output.
 func (c *Cluster) run(ctx context.Context, input []byte, program string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, program, args...)
+	command.Dir = c.root
 	var stdout, stderr bytes.Buffer
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(input), &stdout, &stderr
 	if err := command.Run(); err != nil {

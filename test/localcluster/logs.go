@@ -13,8 +13,9 @@ import (
 const collectedKinds = "postgresclusters,statefulsets,pods,persistentvolumeclaims,services,endpointslices,configmaps," +
 	"leases,certificates,certificaterequests,poddisruptionbudgets,resourcequotas"
 
-// CollectLogs writes what explains a failure below dir: objects, events and
-// logs of the given namespaces, and the logs of the cluster's own programs.
+// CollectLogs writes what explains a failure into the directory dir: objects
+// and events of the given namespaces, with who owns which field, and all that
+// the launcher collects: logs of every container and of the cluster's programs.
 // What cannot be collected is left out and named in the error.
 func (c *Cluster) CollectLogs(ctx context.Context, dir string, namespaces ...string) error {
 	var failed []error
@@ -26,23 +27,13 @@ func (c *Cluster) CollectLogs(ctx context.Context, dir string, namespaces ...str
 		if text == "" {
 			return
 		}
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			failed = append(failed, err)
-			return
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			failed = append(failed, err)
 		}
 	}
-	save("nodes.yaml", "get", "nodes,persistentvolumes,storageclasses", "-o", "yaml")
 	for _, namespace := range namespaces {
-		save(namespace+"/objects.yaml", "get", collectedKinds, "-n", namespace, "-o", "yaml", "--show-managed-fields")
-		save(namespace+"/events.txt", "get", "events", "-n", namespace, "--sort-by=.metadata.creationTimestamp")
-		for _, pod := range c.names(ctx, "pods", namespace) {
-			save(namespace+"/"+pod+".log", "logs", "-n", namespace, pod, "--all-containers", "--prefix", "--timestamps")
-			save(namespace+"/"+pod+".previous.log", "logs", "-n", namespace, pod, "--all-containers", "--prefix", "--previous", "--ignore-errors")
-		}
+		save(namespace+".yaml", "get", collectedKinds, "-n", namespace, "-o", "yaml", "--show-managed-fields")
+		save(namespace+"-events.txt", "get", "events", "-n", namespace, "--sort-by=.metadata.creationTimestamp")
 	}
 	if _, err := c.run(ctx, nil, c.launcher, "logs", filepath.Join(dir, "cluster")); err != nil {
 		failed = append(failed, err)

@@ -28,7 +28,7 @@ const (
 	OperatorNamespace  = "pg-operator-system"
 	OperatorDeployment = "pg-operator"
 	// operatorImage is the image in config/default, imageRepository what stands for it here.
-	operatorImage   = "pg-operator"
+	operatorImage   = "docker.io/library/pg-operator"
 	imageRepository = "registry.local/pg-operator"
 )
 

@@ -1,0 +1,175 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/acme/pg-operator/apis/v1alpha1"
+)
+
+// Webhooks are our webhook configurations and the server behind them.
+type Webhooks struct {
+	plane   *ControlPlane
+	options envtest.WebhookInstallOptions
+}
+
+// ServeWebhooks serves what setup registers, until the test ends. Nothing is called before Install.
+func (p *ControlPlane) ServeWebhooks(t *testing.T, setup func(ctrl.Manager) error) *Webhooks {
+	t.Helper()
+	w := &Webhooks{plane: p, options: envtest.WebhookInstallOptions{
+		Paths: []string{filepath.Join(p.Repository, "config", "webhook", "manifests.yaml")},
+	}}
+	if err := w.options.PrepWithoutInstalling(); err != nil {
+		t.Fatal(err)
+	}
+	mgr, err := ctrl.NewManager(p.Config, ctrl.Options{
+		Scheme:  p.Scheme,
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		WebhookServer: webhook.NewServer(webhook.Options{
+			Host: w.options.LocalServingHost, Port: w.options.LocalServingPort, CertDir: w.options.LocalServingCertDir,
+		}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := setup(mgr); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if err := w.options.Cleanup(); err != nil {
+			t.Error(err)
+		}
+	})
+	ready := mgr.GetWebhookServer().StartedChecker()
+	Eventually(t, func(context.Context) error { return ready(nil) })
+	return w
+}
+
+// Install makes the API server call the webhooks, until the test ends. Tests that use it cannot run beside others.
+func (w *Webhooks) Install(t *testing.T) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context()) // Also at the test's end.
+	for _, configuration := range w.configurations() {
+		if err := w.plane.Client.Create(ctx, configuration); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		for _, configuration := range w.configurations() {
+			if err := w.plane.Client.Delete(ctx, configuration); err != nil {
+				t.Error(err)
+			}
+		}
+		w.await(ctx, t, false)
+	})
+	w.await(ctx, t, true)
+}
+
+// await waits until a create calls every webhook, or none.
+func (w *Webhooks) await(ctx context.Context, t *testing.T, called bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	err := poll(ctx, func(ctx context.Context) error {
+		before, err := w.plane.webhookCalls(ctx)
+		if err != nil {
+			return err
+		}
+		probe := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: metav1.NamespaceDefault}}
+		if err := w.plane.Client.Create(ctx, probe, client.DryRunAll); err != nil {
+			return err
+		}
+		after, err := w.plane.webhookCalls(ctx)
+		if err != nil {
+			return err
+		}
+		for _, name := range w.names() {
+			if (after[name] > before[name]) != called {
+				return fmt.Errorf("webhook %s: called %v, want %v", name, !called, called)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// configurations are copies, because a client writes into what it sends.
+func (w *Webhooks) configurations() []client.Object {
+	var all []client.Object
+	for _, c := range w.options.MutatingWebhooks {
+		all = append(all, c.DeepCopy())
+	}
+	for _, c := range w.options.ValidatingWebhooks {
+		all = append(all, c.DeepCopy())
+	}
+	return all
+}
+
+func (w *Webhooks) names() []string {
+	var names []string
+	for _, c := range w.options.MutatingWebhooks {
+		for i := range c.Webhooks {
+			names = append(names, c.Webhooks[i].Name)
+		}
+	}
+	for _, c := range w.options.ValidatingWebhooks {
+		for i := range c.Webhooks {
+			names = append(names, c.Webhooks[i].Name)
+		}
+	}
+	return names
+}
+
+// WebhookCalls is how often the API server has called each webhook so far, by the webhook's name.
+func (p *ControlPlane) WebhookCalls(t *testing.T) map[string]int {
+	t.Helper()
+	calls, err := p.webhookCalls(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return calls
+}
+
+var webhookCallsLine = regexp.MustCompile(`(?m)^apiserver_admission_webhook_request_total\{.*name="([^"]+)".*\} ([0-9.e+]+)$`)
+
+// webhookCalls reads the API server's own metric.
+func (p *ControlPlane) webhookCalls(ctx context.Context) (map[string]int, error) {
+	c, err := discovery.NewDiscoveryClientForConfig(p.Config)
+	if err != nil {
+		return nil, err
+	}
+	metrics, err := c.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	calls := map[string]int{}
+	for _, match := range webhookCallsLine.FindAllSubmatch(metrics, -1) {
+		n, err := strconv.ParseFloat(string(match[2]), 64)
+		if err != nil {
+			return nil, err
+		}
+		calls[string(match[1])] += int(n)
+	}
+	return calls, nil
+}

@@ -21,11 +21,16 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// grower enlarges a volume in use to a size in bytes.
+type grower interface {
+	Grow(ctx context.Context, name string, bytes int64) error
+}
+
 // resizer grows the volumes of one node when their claims ask for more.
 type resizer struct {
 	client  kubernetes.Interface
 	node    string
-	disks   *Disks
+	disks   grower
 	events  record.EventRecorder
 	claims  corelisters.PersistentVolumeClaimLister
 	volumes corelisters.PersistentVolumeLister
@@ -33,7 +38,7 @@ type resizer struct {
 	queue   workqueue.TypedRateLimitingInterface[cache.ObjectName]
 }
 
-func newResizer(client kubernetes.Interface, factory informers.SharedInformerFactory, node string, disks *Disks, events record.EventRecorder) (*resizer, error) {
+func newResizer(client kubernetes.Interface, factory informers.SharedInformerFactory, node string, disks grower, events record.EventRecorder) (*resizer, error) {
 	r := &resizer{
 		client: client, node: node, disks: disks, events: events,
 		claims:  factory.Core().V1().PersistentVolumeClaims().Lister(),

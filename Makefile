@@ -38,9 +38,15 @@ help: ## List the targets.
 
 ##@ Code
 
+# Kubernetes' own types in our spec have their apply configurations in client-go; plain structs would own zero values.
+CORE := k8s.io/api/core/v1
+CORE_AC := k8s.io/client-go/applyconfigurations/core/v1
+AC_EXTERNAL := $(CORE).Affinity@$(CORE_AC);$(CORE).ResourceRequirements@$(CORE_AC);$(CORE).Toleration@$(CORE_AC);$(CORE).TopologySpreadConstraint@$(CORE_AC)
+
 .PHONY: generate
 generate: ## Generate deep copies and apply configurations from the API types.
-	@$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt applyconfiguration:headerFile=hack/boilerplate.go.txt \
+	@$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt \
+	  "applyconfiguration:headerFile=hack/boilerplate.go.txt,externalApplyConfigurations=$(AC_EXTERNAL)" \
 	  paths=./apis/v1alpha1
 
 .PHONY: manifests

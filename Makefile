@@ -115,7 +115,7 @@ test-e2e: bin/cluster ## Test on the local cluster with real PostgreSQL; starts 
 .PHONY: bench
 bench: bin/cluster ## Print the benchmarks' figures: passes, admission, time to ready, memory.
 	@bin/cluster up --kubectl bin/kubectl
-	@go test -count=1 -timeout 60m -run '^$$' -bench . -benchtime 1x ./test/bench/...
+	@go test -count=1 -timeout 60m -run '^$$' -p 1 -bench . -benchtime 1x ./test/bench/...
 
 ##@ An existing cluster (kubectl's current context)
 

@@ -2,16 +2,12 @@ package e2e
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/test/ledger"
 )
 
@@ -27,43 +23,21 @@ func (d *database) credentials() map[string]string {
 	return values
 }
 
-// config connects as an application does: user, password, database and CA of
-// its Secret, a Service's name, TLS with everything verified.
+// config connects as an application does to one of the database's Services.
 func (d *database) config(service string) *pgx.ConnConfig {
 	d.t.Helper()
-	secret := d.credentials()
-	config := d.plainConfig(service)
-	config.User, config.Password, config.Database = secret["username"], secret["password"], secret["dbname"]
-	config.TLSConfig = verifyFull(d.t, []byte(secret["ca.crt"]), config.Host)
-	return config
-}
-
-// plainConfig reaches a Service without TLS and as nobody.
-func (d *database) plainConfig(service string) *pgx.ConnConfig {
-	d.t.Helper()
-	host := naming.ServiceHost(service, d.namespace)
-	config, err := pgx.ParseConfig(fmt.Sprintf("host=%s port=%d sslmode=disable connect_timeout=5", host, naming.PortPostgres))
+	config, err := d.cluster.Application(d.t.Context(), d.key(string(d.Cluster)), service)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	config.DialFunc, config.LookupFunc = d.cluster.Dial, d.cluster.Lookup
 	return config
-}
-
-func verifyFull(t *testing.T, ca []byte, host string) *tls.Config {
-	t.Helper()
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(ca) {
-		t.Fatalf("no CA certificate in %q", ca)
-	}
-	return &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS12}
 }
 
 // connect opens a connection as the application, waiting for the Service to lead somewhere.
 func (d *database) connect(service string) *pgx.Conn {
 	d.t.Helper()
-	config := d.config(service)
 	var conn *pgx.Conn
+	config := d.config(service)
 	eventually(d.t, 30*time.Second, "a connection through "+service, func(ctx context.Context) (bool, string) {
 		var err error
 		if conn, err = pgx.ConnectConfig(ctx, config); err != nil {

@@ -1,0 +1,187 @@
+// Package operator measures the operator's process on an API server alone: no
+// pod runs, so that many clusters fit.
+package operator
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/acme/pg-operator/apis/v1alpha1"
+	"github.com/acme/pg-operator/test/bench/figures"
+	"github.com/acme/pg-operator/test/controlplane"
+	"github.com/acme/pg-operator/test/localcluster"
+)
+
+const (
+	clusters = 100
+	// settled is how long the operator must send nothing to be at rest.
+	settled     = 5 * time.Second
+	waitTimeout = 5 * time.Minute
+)
+
+// BenchmarkHundredClusters starts the real binary and creates PostgresClusters:
+// its memory, and the requests it sends.
+func BenchmarkHundredClusters(b *testing.B) {
+	plane, err := controlplane.Start(controlplane.Options{CertManager: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := plane.Stop(); err != nil {
+			b.Error(err)
+		}
+	}()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}
+	if err := plane.Client.Create(b.Context(), namespace); err != nil {
+		b.Fatal(err)
+	}
+	process := startOperator(b, plane)
+	figures.Value("operator, resident memory without clusters", rss(b, process, "VmRSS"), "MiB")
+
+	started := time.Now()
+	for i := range clusters {
+		replicas := int32(3)
+		object := &v1alpha1.PostgresCluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: fmt.Sprintf("db-%03d", i)},
+			Spec:       v1alpha1.PostgresClusterSpec{Replicas: &replicas, Version: "17", Storage: "1Gi"},
+		}
+		if err := plane.Client.Create(b.Context(), object); err != nil {
+			b.Fatal(err)
+		}
+	}
+	_, err = localcluster.Wait(b.Context(), waitTimeout, "a StatefulSet per cluster", func(ctx context.Context) (bool, string) {
+		sets := &appsv1.StatefulSetList{}
+		err := plane.Client.List(ctx, sets, client.InNamespace(namespace.Name))
+		return len(sets.Items) == clusters, fmt.Sprintf("%d StatefulSets, %v", len(sets.Items), err)
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	figures.Value(fmt.Sprintf("operator, %d clusters created to all StatefulSets applied", clusters), time.Since(started).Seconds(), "s")
+	quiet(b, plane)
+	figures.Value(fmt.Sprintf("operator, resident memory at %d clusters", clusters), rss(b, process, "VmRSS"), "MiB")
+	figures.Value(fmt.Sprintf("operator, highest resident memory at %d clusters", clusters), rss(b, process, "VmHWM"), "MiB")
+	report(b, plane)
+}
+
+// startOperator builds and starts the operator, and ends it with the benchmark.
+func startOperator(b *testing.B, plane *controlplane.ControlPlane) int {
+	b.Helper()
+	binary := filepath.Join(b.TempDir(), "pg-operator")
+	build := exec.CommandContext(b.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", binary, ".")
+	build.Dir = plane.Repository
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		b.Fatalf("%v: %s", err, out)
+	}
+	log, err := os.Create(filepath.Join(b.TempDir(), "operator.log"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	operator := exec.Command(binary, "manager", "--kubeconfig="+plane.Kubeconfig, "--webhooks=false", "--leader-elect=false",
+		"--operator-image=registry.local/pg-operator:bench", "--metrics-bind-address=0", "--health-probe-bind-address=0")
+	operator.Stdout, operator.Stderr = log, log
+	operator.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := operator.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = operator.Process.Signal(syscall.SIGTERM) // it may have ended by itself, which Wait tells
+		if err := operator.Wait(); err != nil {
+			text, _ := os.ReadFile(log.Name())
+			b.Errorf("operator: %v\n%s", err, text[max(0, len(text)-4096):])
+		}
+	})
+	_, err = localcluster.Wait(b.Context(), time.Minute, "the operator watches PostgresClusters", func(context.Context) (bool, string) {
+		text, _ := os.ReadFile(log.Name())
+		return slices.ContainsFunc(requests(b, plane), func(event auditv1.Event) bool {
+			return event.Verb == "watch" && event.ObjectRef != nil && event.ObjectRef.Resource == "postgresclusters"
+		}) || strings.Contains(string(text), "Starting workers"), string(text)
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return operator.Process.Pid
+}
+
+// requests of the operator so far, by its user agent: it runs as the administrator here.
+func requests(b *testing.B, plane *controlplane.ControlPlane) []auditv1.Event {
+	return plane.AuditEvents(b, func(event *auditv1.Event) bool { return strings.HasPrefix(event.UserAgent, "pg-operator/") })
+}
+
+// quiet waits until the operator has sent nothing for a while.
+func quiet(b *testing.B, plane *controlplane.ControlPlane) {
+	b.Helper()
+	count, since := 0, time.Now()
+	_, err := localcluster.Wait(b.Context(), waitTimeout, "the operator is at rest", func(context.Context) (bool, string) {
+		if now := len(requests(b, plane)); now != count {
+			count, since = now, time.Now()
+		}
+		return time.Since(since) > settled, fmt.Sprintf("%d requests", count)
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// report prints the requests by verb and resource, the most frequent first.
+func report(b *testing.B, plane *controlplane.ControlPlane) {
+	counts, total := map[string]int{}, 0
+	for _, event := range requests(b, plane) {
+		if event.ObjectRef == nil || event.Verb == "watch" || event.Verb == "list" {
+			continue
+		}
+		name := event.Verb + " " + event.ObjectRef.Resource
+		if event.ObjectRef.Subresource != "" {
+			name += "/" + event.ObjectRef.Subresource
+		}
+		counts[name]++
+		total++
+	}
+	figures.Value(fmt.Sprintf("operator, requests per cluster to the StatefulSet, %d clusters", clusters), float64(total)/clusters, "requests")
+	names := make([]string, 0, len(counts))
+	for name := range counts {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return counts[b] - counts[a] })
+	for _, name := range names {
+		figures.Value("  "+name, float64(counts[name])/clusters, "per cluster")
+	}
+}
+
+// rss reads a line of /proc/PID/status, in MiB.
+func rss(b *testing.B, process int, field string) float64 {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", process))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		value, found := strings.CutPrefix(line, field+":")
+		if !found {
+			continue
+		}
+		kib, err := strconv.ParseFloat(strings.Fields(value)[0], 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return kib / 1024
+	}
+	b.Fatalf("no %s in /proc/%d/status", field, process)
+	return 0
+}

@@ -105,7 +105,7 @@ test-unit: ## Test the packages alone; needs nothing but Go.
 test-api: bin/cluster ## Test against a real kube-apiserver with cert-manager's controllers; builds them the first time.
 	@bin/cluster build --for api
 	@assets=$${KUBEBUILDER_ASSETS:-}; eval "$$(bin/cluster env)"; \
-	  KUBEBUILDER_ASSETS=$${assets:-$$KUBEBUILDER_ASSETS} go test -count=1 -timeout 20m ./test/api/... ./test/ssa/...
+	  KUBEBUILDER_ASSETS=$${assets:-$$KUBEBUILDER_ASSETS} go test -count=1 -timeout 20m ./test/api/... ./test/config/... ./test/manager/... ./test/ssa/...
 
 .PHONY: test-e2e
 test-e2e: bin/cluster ## Test on the local cluster with real PostgreSQL; starts it if needed. Root on Linux.

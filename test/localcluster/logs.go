@@ -10,7 +10,7 @@ import (
 )
 
 // collectedKinds are dumped of a namespace. Secrets are left out on purpose.
-const collectedKinds = "postgresclusters,statefulsets,pods,persistentvolumeclaims,services,endpointslices,configmaps," +
+const collectedKinds = "statefulsets,pods,persistentvolumeclaims,services,endpointslices,configmaps," +
 	"leases,certificates,certificaterequests,poddisruptionbudgets,resourcequotas"
 
 // CollectLogs writes what explains a failure into the directory dir: objects
@@ -21,7 +21,7 @@ func (c *Cluster) CollectLogs(ctx context.Context, dir string, namespaces ...str
 	var failed []error
 	save := func(name string, args ...string) {
 		text, err := c.Kubectl(ctx, args...)
-		if err != nil {
+		if err != nil && !strings.Contains(err.Error(), "doesn't have a resource type") {
 			failed = append(failed, err)
 		}
 		if text == "" {
@@ -33,6 +33,8 @@ func (c *Cluster) CollectLogs(ctx context.Context, dir string, namespaces ...str
 	}
 	for _, namespace := range namespaces {
 		save(namespace+".yaml", "get", collectedKinds, "-n", namespace, "-o", "yaml", "--show-managed-fields")
+		// By itself: kubectl prints nothing at all when it does not know one of the kinds.
+		save(namespace+"-clusters.yaml", "get", "postgresclusters", "-n", namespace, "-o", "yaml", "--show-managed-fields")
 		save(namespace+"-events.txt", "get", "events", "-n", namespace, "--sort-by=.metadata.creationTimestamp")
 	}
 	if _, err := c.run(ctx, nil, c.launcher, "logs", filepath.Join(dir, "cluster")); err != nil {

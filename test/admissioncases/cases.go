@@ -1,0 +1,219 @@
+// Package admissioncases is the table of what admission accepts and refuses.
+// The pure rules, the CRD alone, the webhook alone and both together are tested
+// with the same table, so that no layer knows a rule better than another.
+package admissioncases
+
+// Case is one object, or one change of an object, and the verdict on it.
+type Case struct {
+	// Old is the spec before a change, as YAML; empty for a new object.
+	Old string
+	// Status is the status at the time of the change, as YAML.
+	Status string
+	// New is the spec that is judged, as YAML.
+	New string
+	// ObjectName is the object's name; empty for an ordinary one.
+	ObjectName string
+	// Refused are the fields that the verdict names, sorted; none when the object is accepted.
+	Refused []string
+	// Says is part of the message for a refused field.
+	Says string
+	// NotInSchema marks rules that need more knowledge than a schema has: the webhook's alone.
+	NotInSchema bool
+	// Warns is part of a warning that is given.
+	Warns string
+}
+
+// All is the table, by name of the case.
+var All = map[string]Case{
+	"seed manifest": {New: `{replicas: 3, version: "16", storage: 20Gi}`},
+	"nothing set":   {New: `{}`, Warns: "spec.replicas: 1 has no replica"},
+
+	"replicas 1":        {New: `{replicas: 1}`, Warns: "spec.replicas: 1 has no replica"},
+	"replicas 2":        {New: `{replicas: 2}`, Warns: "spec.replicas: 2 leaves no replica"},
+	"replicas 5":        {New: `{replicas: 5}`},
+	"replicas 0":        {New: `{replicas: 0}`, Refused: []string{"spec.replicas"}},
+	"replicas 6":        {New: `{replicas: 6}`, Refused: []string{"spec.replicas"}},
+	"replicas negative": {New: `{replicas: -1}`, Refused: []string{"spec.replicas"}},
+	"replicas to 9":     {Old: `{replicas: 3}`, New: `{replicas: 9}`, Refused: []string{"spec.replicas"}},
+	"replicas up":       {Old: `{replicas: 1}`, New: `{replicas: 3}`},
+	"replicas down":     {Old: `{replicas: 3}`, New: `{replicas: 1}`, Warns: "spec.replicas: 1 has no replica"},
+
+	"version 15":      {New: `{replicas: 3, version: "15"}`},
+	"version 18":      {New: `{replicas: 3, version: "18"}`},
+	"version 14":      {New: `{version: "14"}`, Refused: []string{"spec.version"}, Says: `"15", "16", "17", "18"`},
+	"version 15.2":    {New: `{version: "15.2"}`, Refused: []string{"spec.version"}},
+	"version words":   {New: `{version: "latest"}`, Refused: []string{"spec.version"}},
+	"version down":    {Old: `{version: "16"}`, New: `{version: "15"}`, Refused: []string{"spec.version"}, Says: `keep "16"`},
+	"version removed": {Old: `{version: "16"}`, New: `{}`, Refused: []string{"spec.version"}, Says: `keep "16"`},
+	"version up without opt-in": {
+		Old: `{version: "15"}`, New: `{version: "16"}`,
+		Refused: []string{"spec.version"}, Says: "set spec.upgradePolicy to AllowMajor",
+	},
+	"version up with opt-in": {
+		Old: `{version: "15"}`, New: `{version: "16", upgradePolicy: AllowMajor}`, Warns: "15 to 16 is a major upgrade",
+	},
+	"version down with opt-in": {
+		Old: `{version: "16", upgradePolicy: AllowMajor}`, New: `{version: "15", upgradePolicy: AllowMajor}`,
+		Refused: []string{"spec.version"},
+	},
+	"version back to that of the data": {
+		Old: `{version: "17"}`, Status: `{version: "16"}`, New: `{version: "16"}`,
+	},
+	"version below that of the data": {
+		Old: `{version: "17"}`, Status: `{version: "16"}`, New: `{version: "15"}`, Refused: []string{"spec.version"},
+	},
+	"version set to that of the data":    {Old: `{}`, Status: `{version: "16"}`, New: `{version: "16"}`},
+	"version set below that of the data": {Old: `{}`, Status: `{version: "16"}`, New: `{version: "15"}`, Refused: []string{"spec.version"}},
+	"version set above that of the data": {
+		Old: `{}`, Status: `{version: "16"}`, New: `{version: "17"}`, Refused: []string{"spec.version"}, Says: "from 16 to 17",
+	},
+	"upgrade policy unknown": {New: `{upgradePolicy: Always}`, Refused: []string{"spec.upgradePolicy"}},
+
+	"storage 1Gi":       {New: `{replicas: 3, storage: 1Gi}`},
+	"storage most":      {New: `{replicas: 3, storage: 65536Gi}`},
+	"storage too much":  {New: `{storage: 65537Gi}`, Refused: []string{"spec.storage"}, Says: "65536Gi"},
+	"storage zero":      {New: `{storage: 0Gi}`, Refused: []string{"spec.storage"}},
+	"storage zeros":     {New: `{storage: 000Gi}`, Refused: []string{"spec.storage"}},
+	"storage octal":     {New: `{storage: 020Gi}`, Refused: []string{"spec.storage"}},
+	"storage fraction":  {New: `{storage: 1.5Gi}`, Refused: []string{"spec.storage"}},
+	"storage negative":  {New: `{storage: -1Gi}`, Refused: []string{"spec.storage"}},
+	"storage in Ti":     {New: `{storage: 1Ti}`, Refused: []string{"spec.storage"}, Says: "such as 20Gi"},
+	"storage in G":      {New: `{storage: 20G}`, Refused: []string{"spec.storage"}},
+	"storage absurd":    {New: `{storage: 99999999999999999999Gi}`, Refused: []string{"spec.storage"}},
+	"storage with text": {New: `{storage: "20Gi "}`, Refused: []string{"spec.storage"}},
+	"storage grows":     {Old: `{storage: 9Gi}`, New: `{storage: 10Gi}`},
+	"storage shrinks":   {Old: `{storage: 10Gi}`, New: `{storage: 9Gi}`, Refused: []string{"spec.storage"}, Says: "10Gi"},
+	"storage shrinks by more digits": {
+		Old: `{storage: 100Gi}`, New: `{storage: 20Gi}`, Refused: []string{"spec.storage"}, Says: "100Gi",
+	},
+	"storage removed": {Old: `{storage: 10Gi}`, New: `{}`, Refused: []string{"spec.storage"}, Says: "keep 10Gi"},
+	"storage back to what is provisioned": {
+		Old: `{storage: 50Gi}`, Status: `{provisionedStorage: 20Gi}`, New: `{storage: 20Gi}`,
+	},
+	"storage back to above what is provisioned": {
+		Old: `{storage: 50Gi}`, Status: `{provisionedStorage: 20Gi}`, New: `{storage: 30Gi}`,
+	},
+	"storage below what is provisioned": {
+		Old: `{storage: 50Gi}`, Status: `{provisionedStorage: 50Gi}`, New: `{storage: 20Gi}`,
+		Refused: []string{"spec.storage"}, Says: "50Gi, which is provisioned",
+	},
+	"storage provisioned in Ti": {
+		Old: `{storage: 2048Gi}`, Status: `{provisionedStorage: 1Ti}`, New: `{storage: 1023Gi}`,
+		Refused: []string{"spec.storage"}, Says: "1Ti, which is provisioned",
+	},
+	"storage set below what is provisioned": {
+		Old: `{}`, Status: `{provisionedStorage: 50Gi}`, New: `{storage: 20Gi}`, Refused: []string{"spec.storage"},
+	},
+	"storage set": {Old: `{}`, New: `{storage: 20Gi}`},
+
+	"class":         {New: `{replicas: 3, storageClassName: fast}`},
+	"class empty":   {New: `{replicas: 3, storageClassName: ""}`, Warns: "spec.storageClassName"},
+	"class invalid": {New: `{storageClassName: Fast_Disks}`, Refused: []string{"spec.storageClassName"}},
+	"class changed": {
+		Old: `{storageClassName: fast}`, New: `{storageClassName: slow}`,
+		Refused: []string{"spec.storageClassName"}, Says: `keep "fast"`,
+	},
+	"class removed":          {Old: `{storageClassName: fast}`, New: `{}`, Refused: []string{"spec.storageClassName"}, Says: `keep "fast"`},
+	"class set later":        {Old: `{}`, New: `{storageClassName: fast}`, Refused: []string{"spec.storageClassName"}, Says: "leave it out"},
+	"class emptied":          {Old: `{storageClassName: fast}`, New: `{storageClassName: ""}`, Refused: []string{"spec.storageClassName"}},
+	"class kept":             {Old: `{storageClassName: fast}`, New: `{storageClassName: fast, replicas: 3}`},
+	"class none to empty":    {Old: `{}`, New: `{storageClassName: ""}`, Refused: []string{"spec.storageClassName"}},
+	"deletion policy":        {Old: `{}`, New: `{deletionPolicy: Delete}`, Warns: "spec.deletionPolicy"},
+	"deletion policy back":   {Old: `{deletionPolicy: Delete}`, New: `{deletionPolicy: Retain}`},
+	"deletion policy absurd": {New: `{deletionPolicy: Orphan}`, Refused: []string{"spec.deletionPolicy"}},
+
+	"name longest":  {ObjectName: "a2345678901234567890123456789012345678901234567890", New: `{replicas: 3}`},
+	"name too long": {ObjectName: "a23456789012345678901234567890123456789012345678901", New: `{}`, Refused: []string{"metadata.name"}, Says: "50"},
+	"name with dot": {ObjectName: "orders.db", New: `{}`, Refused: []string{"metadata.name"}},
+	"name of digit": {ObjectName: "1orders", New: `{}`, Refused: []string{"metadata.name"}, Says: "start with a letter"},
+
+	"image with tag":    {New: `{replicas: 3, version: "16", image: "postgres:16.4"}`},
+	"image with digest": {New: `{replicas: 3, image: "r.example.com:5000/a/postgres@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}`},
+	"image latest":      {New: `{replicas: 3, image: "postgres:latest"}`, Warns: "spec.image: an image without tag"},
+	"image untagged":    {New: `{replicas: 3, image: "localhost:5000/postgres"}`, Warns: "spec.image: an image without tag"},
+	"image of another version": {
+		New: `{replicas: 3, version: "16", image: "postgres:15"}`, Warns: "tag 15 does not look like spec.version 16",
+	},
+	"image upper case":  {New: `{image: Postgres}`, Refused: []string{"spec.image"}, Says: "registry.example.com/postgres:17"},
+	"image as URL":      {New: `{image: "https://example.com/postgres"}`, Refused: []string{"spec.image"}},
+	"image with blanks": {New: `{image: "postgres 16"}`, Refused: []string{"spec.image"}},
+
+	"resources": {New: `{replicas: 3, resources: {requests: {cpu: 500m, memory: 1Gi}, limits: {cpu: 1, memory: 1024Mi}}}`},
+	"requests above limits": {
+		New:     `{resources: {requests: {cpu: 2, memory: 2Gi}, limits: {cpu: 1500m, memory: 1Gi}}}`,
+		Refused: []string{"spec.resources.requests[cpu]", "spec.resources.requests[memory]"},
+	},
+	"request negative": {New: `{resources: {requests: {memory: -1Gi}}}`, Refused: []string{"spec.resources.requests[memory]"}},
+	"limit zero":       {New: `{resources: {limits: {cpu: 0}}}`, Refused: []string{"spec.resources.limits[cpu]"}},
+	"memory in milli-bytes": {
+		New: `{resources: {limits: {memory: 512m}}}`, Refused: []string{"spec.resources.limits[memory]"}, Says: "64Mi",
+	},
+	"memory little":   {New: `{replicas: 3, resources: {limits: {memory: 128Mi}}}`, Warns: "128Mi is little"},
+	"resource claims": {New: `{resources: {claims: [{name: gpu}]}}`, Refused: []string{"spec.resources.claims"}},
+	"resource unknown": {
+		New: `{resources: {limits: {ram: 1Gi}}}`, Refused: []string{"spec.resources.limits[ram]"}, NotInSchema: true,
+	},
+	"huge pages without limit": {
+		New:     `{resources: {requests: {cpu: 1, hugepages-2Mi: 64Mi}}}`,
+		Refused: []string{"spec.resources.requests[hugepages-2Mi]"}, NotInSchema: true,
+	},
+	"huge pages alone": {
+		New: `{resources: {limits: {hugepages-2Mi: 64Mi}}}`, Refused: []string{"spec.resources"}, NotInSchema: true,
+	},
+	"device in halves": {
+		New:     `{resources: {limits: {cpu: 1, vendor.example.com/device: 500m}}}`,
+		Refused: []string{"spec.resources.limits[vendor.example.com/device]"}, NotInSchema: true,
+	},
+
+	"parameter":         {New: `{replicas: 3, parameters: {work_mem: 8MB, pg_stat_statements.max: "10000"}}`},
+	"parameter of ours": {New: `{parameters: {listen_addresses: "*"}}`, Refused: []string{"spec.parameters[listen_addresses]"}, NotInSchema: true},
+	"parameters wrong": {
+		New:     `{parameters: {fsync: "off", work_mem: lots, "no such": "1"}}`,
+		Refused: []string{"spec.parameters[fsync]", "spec.parameters[no such]", "spec.parameters[work_mem]"}, NotInSchema: true,
+	},
+	"parameter wrong beside an old wrong one": {
+		Old: `{parameters: {work_mem: 8MB}}`, New: `{parameters: {work_mem: 8MB, port: "1"}}`,
+		Refused: []string{"spec.parameters[port]"}, NotInSchema: true,
+	},
+
+	"node selector": {New: `{replicas: 3, nodeSelector: {disk: ssd}}`},
+	"node selector on one host": {
+		New: `{replicas: 3, nodeSelector: {kubernetes.io/hostname: n1}}`, Warns: "spec.nodeSelector",
+	},
+	"node selector invalid": {New: `{nodeSelector: {"a b": "c d"}}`, Refused: []string{"spec.nodeSelector"}, NotInSchema: true},
+	"toleration":            {New: `{replicas: 3, tolerations: [{key: db, operator: Exists, effect: NoExecute, tolerationSeconds: 60}, {operator: Exists}]}`},
+	"toleration invalid": {
+		New: `{tolerations: [{key: db, operator: Is}, {value: x}, {key: db, operator: Exists, value: x}, {key: db, effect: Never}, {key: db, tolerationSeconds: 1}]}`,
+		Refused: []string{
+			"spec.tolerations[0].operator", "spec.tolerations[1].operator", "spec.tolerations[2].value",
+			"spec.tolerations[3].effect", "spec.tolerations[4].effect",
+		}, NotInSchema: true,
+	},
+	"spread": {New: `{replicas: 3, topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]}`},
+	"spread invalid": {
+		New: `{topologySpreadConstraints: [{maxSkew: 0, topologyKey: "a b", whenUnsatisfiable: Maybe}]}`,
+		Refused: []string{
+			"spec.topologySpreadConstraints[0].maxSkew", "spec.topologySpreadConstraints[0].topologyKey",
+			"spec.topologySpreadConstraints[0].whenUnsatisfiable",
+		}, NotInSchema: true,
+	},
+	"affinity": {New: `{replicas: 3, affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname}]}}}`},
+	"affinity invalid": {
+		New: `{affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: disk, operator: In}]}]}, ` +
+			`preferredDuringSchedulingIgnoredDuringExecution: [{weight: 0, preference: {}}]}}}`,
+		Refused: []string{
+			"spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight",
+			"spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].values",
+		}, NotInSchema: true,
+	},
+
+	"three mistakes at once": {
+		New:     `{replicas: 9, storage: 0Gi, image: Postgres}`,
+		Refused: []string{"spec.image", "spec.replicas", "spec.storage"},
+	},
+	"mistakes of two kinds in a change": {
+		Old: `{replicas: 3, version: "16", storage: 20Gi}`, New: `{replicas: 9, version: "15", storage: 10Gi, storageClassName: fast}`,
+		Refused: []string{"spec.replicas", "spec.storage", "spec.storageClassName", "spec.version"},
+	},
+	"paused": {Old: `{replicas: 3}`, New: `{replicas: 3, paused: true}`},
+}

@@ -1,0 +1,14 @@
+package api_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/acme/pg-operator/test/controlplane"
+)
+
+var plane *controlplane.ControlPlane
+
+func TestMain(m *testing.M) {
+	os.Exit(controlplane.Main(m, &plane, controlplane.Options{CertManager: true}))
+}

@@ -30,7 +30,7 @@ func Run(ctx context.Context, client kubernetes.Interface, node string, disks *D
 	if err := restore(ctx, client, node, disks, events); err != nil {
 		return err
 	}
-	factory := informers.NewSharedInformerFactory(client, 0)
+	factory := informers.NewSharedInformerFactory(client, controller.DefaultResyncPeriod)
 	resizer, err := newResizer(client, factory, node, disks, events)
 	if err != nil {
 		return err

@@ -40,6 +40,17 @@ type ControlData struct {
 	// Checksums tells whether pages have checksums, WALLogHints whether hint bits are logged; pg_rewind needs one.
 	Checksums   bool
 	WALLogHints bool
+	// SegmentSize is the size of a file of the write-ahead log in bytes.
+	SegmentSize uint64
+	// ReplicaLeast are the settings that a replica must not have lower than its primary, with the primary's values.
+	ReplicaLeast map[string]int
+}
+
+// replicaLeast are those settings, as pg_controldata names them.
+var replicaLeast = map[string]string{
+	"max_connections": "max_connections setting", "max_worker_processes": "max_worker_processes setting",
+	"max_wal_senders": "max_wal_senders setting", "max_prepared_transactions": "max_prepared_xacts setting",
+	"max_locks_per_transaction": "max_locks_per_xact setting",
 }
 
 // LastTimeline is the newest timeline the data is known to be on.
@@ -64,6 +75,11 @@ func ParseControlData(output string) (ControlData, error) {
 		MinRecoveryTimeline: Timeline(r.number("Min recovery ending loc's timeline")),
 		Checksums:           r.number("Data page checksum version") != 0,
 		WALLogHints:         r.text("wal_log_hints setting") == "on",
+		SegmentSize:         uint64(r.number("Bytes per WAL segment")),
+		ReplicaLeast:        map[string]int{},
+	}
+	for setting, key := range replicaLeast {
+		data.ReplicaLeast[setting] = int(r.number(key))
 	}
 	return data, errors.Join(r.errs...)
 }

@@ -76,3 +76,22 @@ func ParseHistory(content string) ([]Fork, error) {
 	}
 	return forks, nil
 }
+
+// TimelineOfFile is the timeline in the name of a file of the write-ahead log.
+func TimelineOfFile(name string) (Timeline, error) {
+	if len(name) != 24 {
+		return 0, fmt.Errorf("%q is not the name of a file of the write-ahead log", name)
+	}
+	t, err := parseHex32(name[:8])
+	if err != nil {
+		return 0, fmt.Errorf("%q is not the name of a file of the write-ahead log", name)
+	}
+	return Timeline(t), nil
+}
+
+// SegmentFile is the name of the file that holds position l of timeline t, with files of segmentSize bytes.
+func SegmentFile(t Timeline, l LSN, segmentSize uint64) string {
+	number := uint64(l) / segmentSize
+	perID := (uint64(1) << 32) / segmentSize
+	return fmt.Sprintf("%08X%08X%08X", uint32(t), number/perID, number%perID)
+}

@@ -15,11 +15,11 @@ var defaults = map[string]string{
 	"log_checkpoints": "on",
 	"log_timezone":    "UTC",
 	"timezone":        "UTC",
-	// What initdb would have written for the locale C.UTF-8.
-	"lc_messages":                "C.UTF-8",
-	"lc_monetary":                "C.UTF-8",
-	"lc_numeric":                 "C.UTF-8",
-	"lc_time":                    "C.UTF-8",
+	// What initdb would have written for the locale C, which every image has.
+	"lc_messages":                "C",
+	"lc_monetary":                "C",
+	"lc_numeric":                 "C",
+	"lc_time":                    "C",
 	"default_text_search_config": "pg_catalog.english",
 	// Room for five instances, their rewinds and clones, and backups.
 	"max_wal_senders":       "16",

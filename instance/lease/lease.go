@@ -138,6 +138,9 @@ func (f Facts) ExpectedSystemID() string {
 // decideAlone is for an API server that could not be asked since the agent started. Only where no other instance
 // exists that could have taken the Lease may the database run without it.
 func (f Facts) decideAlone() (Verdict, string) {
+	if f.Leading {
+		return Hold, "the API server does not answer, and no other instance was there when the database was started"
+	}
 	if len(f.Members) == 1 && f.Members[0] == f.Self && f.Data.Present && !f.Data.Replica {
 		return Hold, "the API server does not answer, but no other instance exists"
 	}

@@ -1,0 +1,122 @@
+package pg
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// children are the processes that this process started and waits for itself. As PID 1 it also inherits orphans,
+// which Reap must tell from them.
+var children = &registry{pids: map[int]bool{}}
+
+type registry struct {
+	mu   sync.Mutex
+	pids map[int]bool
+}
+
+// start starts a command; no orphan is reaped between its fork and its registration.
+func (r *registry) start(cmd *exec.Cmd) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	r.pids[cmd.Process.Pid] = true
+	return nil
+}
+
+func (r *registry) wait(cmd *exec.Cmd) error {
+	err := cmd.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.pids, cmd.Process.Pid)
+	return err
+}
+
+func (r *registry) run(cmd *exec.Cmd) error {
+	if err := r.start(cmd); err != nil {
+		return err
+	}
+	return r.wait(cmd)
+}
+
+// reap collects the children that ended and that nobody waits for.
+func (r *registry) reap() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range processes() {
+		if p.parent == os.Getpid() && p.zombie && !r.pids[p.pid] {
+			// Somebody else cannot have collected it; and if so, there is nothing to do.
+			_, _ = unix.Wait4(p.pid, nil, unix.WNOHANG, nil)
+		}
+	}
+}
+
+// Reap collects orphans until done is closed, as PID 1 must.
+func Reap(done <-chan struct{}) {
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, unix.SIGCHLD)
+	defer signal.Stop(ended)
+	for {
+		select {
+		case <-done:
+			return
+		case <-ended:
+			children.reap()
+		}
+	}
+}
+
+type process struct {
+	pid, parent int
+	zombie      bool
+}
+
+// processes lists what /proc shows; what ends meanwhile is left out.
+func processes() []process {
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return nil
+	}
+	var found []process
+	for _, path := range stats {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		// "pid (name) state parent ...", where the name may hold spaces and parentheses.
+		i := bytes.LastIndexByte(stat, ')')
+		pid, errPid := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if i < 0 || errPid != nil {
+			continue
+		}
+		var state string
+		var parent int
+		if _, err := fmt.Sscan(string(stat[i+1:]), &state, &parent); err != nil {
+			continue
+		}
+		found = append(found, process{pid: pid, parent: parent, zombie: state == "Z"})
+	}
+	return found
+}
+
+// working lists the processes whose working directory is dir: PostgreSQL's processes all work in their data directory.
+func working(dir string) []int {
+	var pids []int
+	for _, p := range processes() {
+		cwd, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(p.pid), "cwd"))
+		if err == nil && !p.zombie && strings.TrimSuffix(cwd, " (deleted)") == dir && p.pid != os.Getpid() {
+			pids = append(pids, p.pid)
+		}
+	}
+	return pids
+}

@@ -1,0 +1,161 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/acme/pg-operator/postgres"
+)
+
+// Configuration is what a server is to run with.
+type Configuration struct {
+	// Parameters and HBA as the operator renders them.
+	Parameters map[string]string
+	HBA        []string
+	// Upstream to follow; nil on a primary.
+	Upstream *Upstream
+}
+
+// autoConf is the file of ALTER SYSTEM. PostgreSQL reads it last, so it is emptied: the spec is where settings are
+// changed, and what stood there would silently win. From version 17 on ALTER SYSTEM itself is refused.
+const autoConf = "postgresql.auto.conf"
+
+// Configure writes the configuration files. Settings that PostgreSQL would refuse are left out, so that they do not
+// stop the others or the start; refused says which and why.
+func (s Server) Configure(ctx context.Context, c Configuration) (refused []string, err error) {
+	osUser, err := OSUser()
+	if err != nil {
+		return nil, err
+	}
+	data := s.Volume.PGData()
+	for name, content := range map[string]string{
+		"pg_hba.conf":   postgres.RenderHBA(c.HBA),
+		"pg_ident.conf": postgres.RenderIdent(osUser),
+		autoConf:        "# Settings are changed in the PostgresCluster's spec.parameters.\n",
+	} {
+		if err := writeFile(filepath.Join(data, name), []byte(content), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	settings := maps.Clone(c.Parameters)
+	if c.Upstream != nil {
+		if err := s.raiseToPrimary(ctx, settings); err != nil {
+			return nil, err
+		}
+	}
+	own := s.ownSettings(c.Upstream)
+	candidate := filepath.Join(data, "postgresql.conf.candidate")
+	// Each round takes out at least one setting, so it ends.
+	for {
+		all := maps.Clone(settings)
+		maps.Copy(all, own)
+		if err := os.WriteFile(candidate, []byte(postgres.RenderConf(all)), 0o600); err != nil {
+			return nil, err
+		}
+		wrong, err := s.tryConf(ctx, candidate)
+		if err != nil {
+			return nil, err
+		}
+		if len(wrong) == 0 {
+			break
+		}
+		taken := false
+		for name, why := range wrong {
+			if _, ours := own[name]; ours {
+				return nil, fmt.Errorf("PostgreSQL refuses a setting of the agent's own: %s", why)
+			}
+			if _, there := settings[name]; there {
+				delete(settings, name)
+				refused = append(refused, why)
+				taken = true
+			}
+		}
+		if !taken {
+			return nil, fmt.Errorf("PostgreSQL refuses its configuration: %s", strings.Join(slices.Sorted(maps.Values(wrong)), "; "))
+		}
+	}
+	slices.Sort(refused)
+	content, err := os.ReadFile(candidate)
+	if err != nil {
+		return nil, err
+	}
+	return refused, errors.Join(writeFile(filepath.Join(data, "postgresql.conf"), content, 0o600), os.Remove(candidate))
+}
+
+// ownSettings are those that only the agent knows. They win over all others.
+func (s Server) ownSettings(upstream *Upstream) map[string]string {
+	own := map[string]string{
+		"port":                    fmt.Sprint(s.Port),
+		"listen_addresses":        s.Listen,
+		"unix_socket_directories": s.RunDir,
+		"cluster_name":            s.Instance,
+		"ssl_cert_file":           s.TLS.Certificate(),
+		"ssl_key_file":            s.TLS.Key(),
+		"ssl_ca_file":             s.TLS.Authority(),
+	}
+	if upstream != nil {
+		own["primary_conninfo"] = upstream.conninfo("")
+		own["primary_slot_name"] = upstream.Slot
+	}
+	return own
+}
+
+// raiseToPrimary raises the settings that a replica must not have lower than its primary, which it was last told by
+// the log. A replica that is restarted before its primary, to lower one of them, would not start otherwise.
+func (s Server) raiseToPrimary(ctx context.Context, settings map[string]string) error {
+	control, err := s.Volume.ControlData(ctx, s.Programs)
+	if err != nil {
+		return err
+	}
+	for name, least := range control.ReplicaLeast {
+		n, err := strconv.Atoi(settings[name])
+		if least > defaultLimits[name] && settings[name] == "" || err == nil && n < least {
+			settings[name] = strconv.Itoa(least)
+		}
+	}
+	return nil
+}
+
+// defaultLimits are PostgreSQL's defaults of those settings.
+var defaultLimits = map[string]int{
+	"max_connections": 100, "max_worker_processes": 8, "max_wal_senders": 10,
+	"max_prepared_transactions": 0, "max_locks_per_transaction": 64,
+}
+
+// wrongSetting finds the name of a setting in PostgreSQL's complaint about it.
+var wrongSetting = regexp.MustCompile(`parameter (?:name )?"([^"]+)"`)
+
+// tryConf has PostgreSQL read a configuration file, and returns its complaints by the setting's name.
+func (s Server) tryConf(ctx context.Context, path string) (map[string]string, error) {
+	_, err := s.Programs.output(ctx, "postgres", "-C", "port", "-D", s.Volume.PGData(), "-c", "config_file="+path)
+	if err == nil {
+		return nil, nil
+	}
+	var failed *ProgramError
+	if !errors.As(err, &failed) || ctx.Err() != nil {
+		return nil, err
+	}
+	wrong := map[string]string{}
+	for line := range strings.Lines(failed.Output) {
+		m := severity.FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil {
+			continue
+		}
+		message := strings.ReplaceAll(m[2], fmt.Sprintf(" in file %q", path), "")
+		if name := wrongSetting.FindStringSubmatch(message); name != nil {
+			wrong[strings.ToLower(name[1])] = message
+		}
+	}
+	if len(wrong) == 0 {
+		return nil, err
+	}
+	return wrong, nil
+}

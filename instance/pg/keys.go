@@ -1,0 +1,76 @@
+package pg
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Keys are a certificate, its private key and its authority, as private copies of a mounted Secret: PostgreSQL and
+// libpq refuse a key that its group may read, and the kubelet mounts Secrets just so.
+type Keys struct {
+	// Source is the mount, Dir where the copies are.
+	Source, Dir string
+}
+
+const (
+	certificateFile = "tls.crt"
+	keyFile         = "tls.key"
+	authorityFile   = "ca.crt"
+)
+
+// Certificate, Key and Authority are the copies' paths.
+func (k Keys) Certificate() string { return filepath.Join(k.Dir, certificateFile) }
+func (k Keys) Key() string         { return filepath.Join(k.Dir, keyFile) }
+func (k Keys) Authority() string   { return filepath.Join(k.Dir, authorityFile) }
+
+// Refresh copies what changed in the Secret. Half a renewal is never copied: key and certificate must fit.
+func (k Keys) Refresh() (changed bool, err error) {
+	names := []string{certificateFile, keyFile, authorityFile}
+	contents := map[string][]byte{}
+	for _, name := range names {
+		content, err := os.ReadFile(filepath.Join(k.Source, name))
+		if err != nil {
+			return false, fmt.Errorf("cannot read the certificate's Secret: %w", err)
+		}
+		contents[name] = content
+	}
+	if _, err := tls.X509KeyPair(contents[certificateFile], contents[keyFile]); err != nil {
+		return false, fmt.Errorf("the Secret mounted at %s: %w", k.Source, err)
+	}
+	if err := os.MkdirAll(k.Dir, 0o700); err != nil {
+		return false, err
+	}
+	for _, name := range names {
+		path := filepath.Join(k.Dir, name)
+		if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, contents[name]) {
+			continue
+		}
+		if err := writeFile(path, contents[name], 0o600); err != nil {
+			return false, err
+		}
+		changed = true
+	}
+	return changed, nil
+}
+
+// Load reads the copies.
+func (k Keys) Load() (tls.Certificate, *x509.CertPool, error) {
+	certificate, err := tls.LoadX509KeyPair(k.Certificate(), k.Key())
+	if err != nil {
+		return tls.Certificate{}, nil, err
+	}
+	authority, err := os.ReadFile(k.Authority())
+	if err != nil {
+		return tls.Certificate{}, nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(authority) {
+		return tls.Certificate{}, nil, errors.New(k.Authority() + " has no certificate")
+	}
+	return certificate, pool, nil
+}

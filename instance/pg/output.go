@@ -1,0 +1,119 @@
+package pg
+
+import (
+	"bufio"
+	"io"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// severity finds what PostgreSQL puts before a message, whatever the prefix of the log's lines is.
+var severity = regexp.MustCompile(`\b(LOG|WARNING|ERROR|FATAL|PANIC|DETAIL|HINT):  (.*)$`)
+
+// summary is the essence of a program's complaints: its errors and their details in one line, at most 600 bytes.
+func summary(output string) string {
+	var picked []string
+	last := ""
+	for line := range strings.Lines(output) {
+		line = strings.TrimSpace(line)
+		if line != "" {
+			last = line
+		}
+		lower := strings.ToLower(line)
+		for _, word := range []string{"error:", "fatal:", "panic:", "detail:"} {
+			if strings.Contains(lower, word) {
+				picked = append(picked, line)
+				break
+			}
+		}
+	}
+	if len(picked) == 0 {
+		picked = []string{last}
+	}
+	return shorten(strings.Join(picked, "; "))
+}
+
+func shorten(s string) string {
+	const most = 600
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// logTail passes PostgreSQL's log on, and remembers why it ended and why it could not follow.
+type logTail struct {
+	mu sync.Mutex
+	// fatal is the last message that ends a process, receiver the last trouble of the WAL receiver.
+	fatal, receiver string
+}
+
+// noise are endings of single clients' sessions, which say nothing of the server.
+var noise = []string{
+	"the database system is", "terminating connection", "password authentication failed", "no pg_hba.conf entry",
+	"certificate authentication failed", "peer authentication failed", "connection requires", "does not exist",
+	"terminating walreceiver process", "terminating autovacuum", "terminating background worker", "canceling",
+}
+
+// receiverWords are in messages about following a primary.
+var receiverWords = []string{"WAL stream", "primary server", "replication slot", "streaming replication"}
+
+// copy passes lines on until from ends.
+func (t *logTail) copy(from io.Reader, to io.Writer) {
+	lines := bufio.NewReaderSize(from, 64<<10)
+	for {
+		line, err := lines.ReadString('\n')
+		if line != "" {
+			// Nobody can be told that the container's output cannot be written.
+			_, _ = io.WriteString(to, line)
+			t.note(line)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (t *logTail) note(line string) {
+	m := severity.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
+	if m == nil {
+		return
+	}
+	level, message := m[1], shorten(m[2])
+	if level != "FATAL" && level != "PANIC" && level != "ERROR" && level != "LOG" {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if containsAny(message, receiverWords) {
+		if level != "LOG" || strings.Contains(message, "invalid") {
+			t.receiver = message
+		}
+		return
+	}
+	if (level == "FATAL" || level == "PANIC") && !containsAny(message, noise) {
+		t.fatal = message
+	}
+}
+
+func (t *logTail) lastFatal() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.fatal
+}
+
+func (t *logTail) lastReceiver() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.receiver
+}
+
+func containsAny(s string, words []string) bool {
+	for _, word := range words {
+		if strings.Contains(s, word) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,181 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/acme/pg-operator/postgres"
+)
+
+// Provision is what a primary needs beyond what initdb makes.
+type Provision struct {
+	// SuperuserPassword and AppPassword are files of mounted Secrets. A file that is gone changes nothing: a Secret
+	// that was deleted by mistake must not lock the application out.
+	SuperuserPassword, AppPassword string
+	// AppUser and AppDatabase are made for the application.
+	AppUser, AppDatabase string
+	// Slots are the replication slots that must exist; others of ours are dropped.
+	Slots []string
+}
+
+// rewindFunctions are what pg_rewind calls on the primary.
+var rewindFunctions = []string{
+	"pg_ls_dir(text, boolean, boolean)", "pg_stat_file(text, boolean)",
+	"pg_read_binary_file(text)", "pg_read_binary_file(text, bigint, bigint, boolean)",
+}
+
+// Provision makes roles, the database and replication slots, as far as they are missing.
+func (s Server) Provision(ctx context.Context, p Provision) error {
+	conn, err := s.Connect(ctx, postgres.RoleSuperuser)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if err := provisionReplication(ctx, conn); err != nil {
+		return fmt.Errorf("cannot make the role %s: %w", postgres.RoleReplication, err)
+	}
+	if err := provisionSlots(ctx, conn, p.Slots); err != nil {
+		return fmt.Errorf("cannot make the replication slots: %w", err)
+	}
+	if err := provisionLogin(ctx, conn, p.AppUser, p.AppPassword); err != nil {
+		return fmt.Errorf("cannot make the role %s: %w", p.AppUser, err)
+	}
+	if err := provisionLogin(ctx, conn, postgres.RoleSuperuser, p.SuperuserPassword); err != nil {
+		return fmt.Errorf("cannot set the password of %s: %w", postgres.RoleSuperuser, err)
+	}
+	if err := provisionDatabase(ctx, conn, p.AppDatabase, p.AppUser); err != nil {
+		return fmt.Errorf("cannot make the database %s: %w", p.AppDatabase, err)
+	}
+	return nil
+}
+
+// provisionReplication makes the role that replicas stream and rewind with. It has no password: only its
+// certificate lets it in.
+func provisionReplication(ctx context.Context, conn *pgx.Conn) error {
+	role := quoteIdentifier(postgres.RoleReplication)
+	var exists, fits bool
+	err := conn.QueryRow(ctx, `SELECT count(*) = 1, coalesce(bool_and(rolreplication AND rolcanlogin AND NOT rolsuper), false)
+		FROM pg_authid WHERE rolname = $1`, postgres.RoleReplication).Scan(&exists, &fits)
+	if err != nil {
+		return err
+	}
+	var statements []string
+	if !exists {
+		statements = append(statements, "CREATE ROLE "+role)
+	}
+	if !fits {
+		statements = append(statements, "ALTER ROLE "+role+" LOGIN REPLICATION NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS")
+	}
+	for _, function := range rewindFunctions {
+		var granted bool
+		if exists {
+			if err := conn.QueryRow(ctx, "SELECT has_function_privilege($1::name, $2::text, 'EXECUTE')",
+				postgres.RoleReplication, function).Scan(&granted); err != nil {
+				return err
+			}
+		}
+		if !granted {
+			statements = append(statements, "GRANT EXECUTE ON FUNCTION pg_catalog."+function+" TO "+role)
+		}
+	}
+	return inTransaction(ctx, conn, statements)
+}
+
+func inTransaction(ctx context.Context, conn *pgx.Conn, statements []string) error {
+	if len(statements) == 0 {
+		return nil
+	}
+	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		for _, statement := range statements {
+			if _, err := tx.Exec(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// provisionLogin makes a role that logs in with the password in a file, and keeps the password in step with it.
+func provisionLogin(ctx context.Context, conn *pgx.Conn, role, passwordFile string) error {
+	var exists bool
+	var verifier string
+	err := conn.QueryRow(ctx, "SELECT count(*) = 1, coalesce(max(rolpassword), '') FROM pg_authid WHERE rolname = $1", role).
+		Scan(&exists, &verifier)
+	if err != nil {
+		return err
+	}
+	if !exists {
+		if _, err := conn.Exec(ctx, "CREATE ROLE "+quoteIdentifier(role)+" LOGIN"); err != nil {
+			return err
+		}
+	}
+	content, err := os.ReadFile(passwordFile)
+	password := strings.TrimRight(string(content), "\r\n")
+	if errors.Is(err, fs.ErrNotExist) || err == nil && password == "" {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if matchesVerifier(password, verifier) {
+		return nil
+	}
+	if verifier, err = scramVerifier(password); err != nil {
+		return err
+	}
+	// ALTER ROLE takes no parameters; a verifier has no quotes to escape.
+	_, err = conn.Exec(ctx, "ALTER ROLE "+quoteIdentifier(role)+" PASSWORD '"+verifier+"'")
+	return err
+}
+
+func provisionDatabase(ctx context.Context, conn *pgx.Conn, database, owner string) error {
+	var exists bool
+	err := conn.QueryRow(ctx, "SELECT count(*) = 1 FROM pg_database WHERE datname = $1", database).Scan(&exists)
+	if err != nil || exists {
+		return err
+	}
+	_, err = conn.Exec(ctx, "CREATE DATABASE "+quoteIdentifier(database)+" OWNER "+quoteIdentifier(owner))
+	return err
+}
+
+// slotPrefix begins the names of the slots that are ours to drop.
+const slotPrefix = "pg_operator_"
+
+// SlotName is the name of the replication slot of the instance with an ordinal.
+func SlotName(ordinal int32) string { return fmt.Sprintf("%s%d", slotPrefix, ordinal) }
+
+// provisionSlots makes the wanted slots and drops those of instances that are gone, and those that PostgreSQL gave up:
+// their replica has to be cloned, and needs a new one for it. A slot holds no log before its replica first connects.
+func provisionSlots(ctx context.Context, conn *pgx.Conn, wanted []string) error {
+	if wanted == nil {
+		wanted = []string{}
+	}
+	_, err := conn.Exec(ctx, `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots
+		WHERE slot_type = 'physical' AND NOT active AND slot_name ~ $1
+		AND (wal_status = 'lost' OR NOT slot_name = ANY ($2))`, "^"+slotPrefix+"[0-9]+$", wanted)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, `SELECT pg_create_physical_replication_slot(wanted) FROM unnest($1::name[]) AS wanted
+		WHERE NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = wanted)`, wanted)
+	return err
+}
+
+// SlotsDue tells whether the slots are not as provisionSlots would leave them.
+func SlotsDue(ctx context.Context, conn *pgx.Conn, wanted []string) (bool, error) {
+	var due bool
+	err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_type = 'physical' AND NOT active
+			AND slot_name ~ $1 AND (wal_status = 'lost' OR NOT slot_name = ANY ($2)))
+		OR EXISTS (SELECT FROM unnest($2::name[]) AS wanted
+			WHERE NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = wanted))`,
+		"^"+slotPrefix+"[0-9]+$", wanted).Scan(&due)
+	return due, err
+}
+
+func quoteIdentifier(name string) string { return pgx.Identifier{name}.Sanitize() }

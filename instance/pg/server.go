@@ -1,0 +1,192 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Server is PostgreSQL on a volume: its process, from start to end.
+type Server struct {
+	Volume   Volume
+	Programs Programs
+	// RunDir is where its Unix socket is, Port its port; Listen its addresses.
+	RunDir string
+	Port   int32
+	Listen string
+	// Instance is its name.
+	Instance string
+	// TLS is its certificate.
+	TLS Keys
+	// Log is where its log goes.
+	Log io.Writer
+}
+
+// Process is a postmaster.
+type Process struct {
+	server Server
+	cmd    *exec.Cmd
+	tail   *logTail
+	done   chan struct{}
+	// ending is why it ended, readable once done is closed.
+	ending string
+}
+
+// polling is how often files and processes are looked at while something is about to happen.
+const polling = 20 * time.Millisecond
+
+// Start starts the postmaster. What is left of an earlier one, which died without its children, is killed first.
+func (s Server) Start() (*Process, error) {
+	if err := s.clear(); err != nil {
+		return nil, err
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{server: s, tail: &logTail{}, done: make(chan struct{})}
+	p.cmd = s.Programs.command(context.Background(), "postgres", "-D", s.Volume.PGData())
+	p.cmd.Stdout, p.cmd.Stderr = write, write
+	p.cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	err = children.start(p.cmd)
+	if closeErr := write.Close(); err != nil || closeErr != nil {
+		return nil, errors.Join(err, closeErr, read.Close())
+	}
+	copied := make(chan struct{})
+	go func() {
+		p.tail.copy(read, s.Log)
+		_ = read.Close()
+		close(copied)
+	}()
+	go p.wait(copied)
+	return p, nil
+}
+
+// wait notes how the postmaster ended. Its last words may still be in the pipe, which its orphans keep open.
+func (p *Process) wait(copied <-chan struct{}) {
+	err := children.wait(p.cmd)
+	select {
+	case <-copied:
+	case <-time.After(200 * time.Millisecond):
+	}
+	p.ending = p.tail.lastFatal()
+	if p.ending == "" && err != nil {
+		p.ending = err.Error()
+	}
+	close(p.done)
+}
+
+// Done is closed when the postmaster has ended; Ending then says why.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Ending says why the postmaster ended.
+func (p *Process) Ending() string {
+	<-p.done
+	if p.ending == "" {
+		return "PostgreSQL stopped"
+	}
+	return "PostgreSQL stopped: " + p.ending
+}
+
+// ReceiverTrouble is the last reason for which a replica could not follow.
+func (p *Process) ReceiverTrouble() string { return p.tail.lastReceiver() }
+
+// Ready tells whether the postmaster accepts connections, by what it writes into its lock file.
+func (p *Process) Ready() bool {
+	content, err := os.ReadFile(filepath.Join(p.server.Volume.PGData(), "postmaster.pid"))
+	if err != nil {
+		return false
+	}
+	lines := strings.Split(string(content), "\n")
+	if len(lines) < 8 || strings.TrimSpace(lines[0]) != fmt.Sprint(p.cmd.Process.Pid) {
+		return false
+	}
+	return slices.Contains([]string{"ready", "standby"}, strings.TrimSpace(lines[7]))
+}
+
+// Reload makes PostgreSQL read its configuration and certificates again.
+func (p *Process) Reload() error { return p.signal(unix.SIGHUP) }
+
+// Stop ends PostgreSQL in the fast way: sessions end, everything is written, replicas get all of the log. When ctx
+// ends before that, PostgreSQL is fenced.
+func (p *Process) Stop(ctx context.Context) error {
+	if err := p.signal(unix.SIGINT); err != nil {
+		return err
+	}
+	select {
+	case <-p.done:
+		return p.server.killRest(context.WithoutCancel(ctx))
+	case <-ctx.Done():
+		return errors.Join(ctx.Err(), p.Fence())
+	}
+}
+
+// fencing bounds how long PostgreSQL may take to end itself when it is fenced.
+const fencing = 2 * time.Second
+
+// Fence ends PostgreSQL at once: first by its own immediate shutdown, then by killing whatever is left.
+func (p *Process) Fence() error {
+	err := p.signal(unix.SIGQUIT)
+	select {
+	case <-p.done:
+	case <-time.After(fencing):
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), fencing)
+	defer cancel()
+	return errors.Join(err, p.server.killRest(ctx))
+}
+
+func (p *Process) signal(s unix.Signal) error {
+	err := p.cmd.Process.Signal(s)
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
+}
+
+// killRest kills every process of PostgreSQL that is left, and returns when they are gone.
+func (s Server) killRest(ctx context.Context) error {
+	tick := time.NewTicker(polling)
+	defer tick.Stop()
+	for {
+		pids := working(s.Volume.PGData())
+		if len(pids) == 0 {
+			return nil
+		}
+		for _, pid := range pids {
+			if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("cannot kill process %d of PostgreSQL: %w", pid, err)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("processes %v of PostgreSQL do not end: %w", pids, ctx.Err())
+		}
+	}
+}
+
+// clear makes way for a new postmaster: nothing runs on the volume, which the agent has locked, so lock files are
+// left over. In a container their process numbers soon belong to others, and PostgreSQL would refuse to start.
+func (s Server) clear() error {
+	ctx, cancel := context.WithTimeout(context.Background(), fencing)
+	defer cancel()
+	if err := s.killRest(ctx); err != nil {
+		return err
+	}
+	return errors.Join(
+		removeIfThere(filepath.Join(s.Volume.PGData(), "postmaster.pid")),
+		removeIfThere(s.socket()), removeIfThere(s.socket()+".lock"),
+	)
+}
+
+func (s Server) socket() string { return filepath.Join(s.RunDir, fmt.Sprintf(".s.PGSQL.%d", s.Port)) }

@@ -1,0 +1,158 @@
+package pg
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/acme/pg-operator/postgres"
+)
+
+// pinned are settings of each of our sessions that no database or role may change under us: names mean PostgreSQL's
+// own functions and operators, whatever a database's owner made, and nothing waits for ever.
+var pinned = map[string]string{
+	"search_path":                         "pg_catalog, pg_temp",
+	"application_name":                    "pg-operator",
+	"statement_timeout":                   "30s",
+	"lock_timeout":                        "10s",
+	"idle_in_transaction_session_timeout": "60s",
+	"default_transaction_read_only":       "off",
+	"synchronous_commit":                  "local",
+	"client_encoding":                     "UTF8",
+	"role":                                "none",
+}
+
+// Connect opens a session of the superuser's through the Unix socket.
+func (s Server) Connect(ctx context.Context, database string) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(fmt.Sprintf("host='%s' port=%d user=%s sslmode=disable connect_timeout=5",
+		strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s.RunDir), s.Port, postgres.RoleSuperuser))
+	if err != nil {
+		return nil, err
+	}
+	config.Database = database
+	config.Password = ""
+	for name, value := range pinned {
+		config.RuntimeParams[name] = value
+	}
+	config.ConnectTimeout = 5 * time.Second
+	return pgx.ConnectConfig(ctx, config)
+}
+
+// Observation is what a running server says of itself.
+type Observation struct {
+	// Recovering: it only takes reads.
+	Recovering bool
+	Timeline   postgres.Timeline
+	// Written is a primary's flushed position; Received and Replayed are a replica's.
+	Written, Received, Replayed postgres.LSN
+	// Streaming: a replica's receiver is connected and receives.
+	Streaming bool
+}
+
+const observeQuery = `
+SELECT pg_is_in_recovery(),
+       CASE WHEN pg_is_in_recovery() THEN '' ELSE pg_walfile_name(pg_current_wal_flush_lsn()) END,
+       CASE WHEN pg_is_in_recovery() THEN '0/0' ELSE pg_current_wal_flush_lsn()::text END,
+       coalesce(r.flushed_lsn, pg_last_wal_receive_lsn(), '0/0')::text,
+       coalesce(pg_last_wal_replay_lsn(), '0/0')::text,
+       coalesce(r.status = 'streaming', false),
+       coalesce(r.received_tli, 0)
+FROM (SELECT 1) AS one LEFT JOIN pg_stat_get_wal_receiver() AS r ON r.pid IS NOT NULL`
+
+// Observe asks a server how it does.
+func Observe(ctx context.Context, conn *pgx.Conn) (Observation, error) {
+	var o Observation
+	var file, written, received, replayed string
+	var receiving int64
+	err := conn.QueryRow(ctx, observeQuery).Scan(&o.Recovering, &file, &written, &received, &replayed, &o.Streaming, &receiving)
+	if err != nil {
+		return Observation{}, err
+	}
+	for _, position := range []struct {
+		text string
+		lsn  *postgres.LSN
+	}{{written, &o.Written}, {received, &o.Received}, {replayed, &o.Replayed}} {
+		if *position.lsn, err = postgres.ParseLSN(position.text); err != nil {
+			return Observation{}, err
+		}
+	}
+	o.Timeline = postgres.Timeline(receiving)
+	if file != "" {
+		if o.Timeline, err = postgres.TimelineOfFile(file); err != nil {
+			return Observation{}, err
+		}
+	}
+	return o, nil
+}
+
+// InForce says which settings a server refused or will only take at its next start.
+type InForce struct {
+	// Refused settings, each with the reason.
+	Refused []string
+	// PendingRestart names those that wait for a restart.
+	PendingRestart []string
+}
+
+const inForceQuery = `
+SELECT coalesce((SELECT array_agg(name ORDER BY name) FROM pg_settings WHERE pending_restart), '{}'),
+       coalesce((SELECT array_agg(coalesce(name || ': ', '') || error ORDER BY name) FROM pg_show_all_file_settings()
+                 WHERE error IS NOT NULL AND NOT applied
+                   AND coalesce(lower(name), '') NOT IN (SELECT lower(name) FROM pg_settings WHERE pending_restart)), '{}')`
+
+// ReloadAndCheck has the server read its configuration again and tells what came of it.
+func (p *Process) ReloadAndCheck(ctx context.Context) (InForce, error) {
+	before, _, err := p.inForce(ctx)
+	if err != nil {
+		return InForce{}, err
+	}
+	if err := p.Reload(); err != nil {
+		return InForce{}, err
+	}
+	// A new session has the postmaster's view, so it shows when the postmaster has read the files.
+	tick := time.NewTicker(polling)
+	defer tick.Stop()
+	for {
+		loaded, inForce, err := p.inForce(ctx)
+		if err != nil || loaded.After(before) {
+			return inForce, err
+		}
+		select {
+		case <-ctx.Done():
+			return InForce{}, fmt.Errorf("PostgreSQL does not reload its configuration: %w", ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// InForce tells what came of the configuration that was last read.
+func (p *Process) InForce(ctx context.Context) (InForce, error) {
+	_, inForce, err := p.inForce(ctx)
+	return inForce, err
+}
+
+func (p *Process) inForce(ctx context.Context) (loaded time.Time, inForce InForce, err error) {
+	conn, err := p.server.Connect(ctx, postgres.RoleSuperuser)
+	if err != nil {
+		return time.Time{}, InForce{}, err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if err := conn.QueryRow(ctx, "SELECT pg_conf_load_time()").Scan(&loaded); err != nil {
+		return time.Time{}, InForce{}, err
+	}
+	err = conn.QueryRow(ctx, inForceQuery).Scan(&inForce.PendingRestart, &inForce.Refused)
+	return loaded, inForce, err
+}
+
+// Checkpoint writes dirty pages, so that the shutdown after it is short.
+func (s Server) Checkpoint(ctx context.Context) error {
+	conn, err := s.Connect(ctx, postgres.RoleSuperuser)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	_, err = conn.Exec(ctx, "CHECKPOINT")
+	return err
+}

@@ -1,0 +1,107 @@
+package pg
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/acme/pg-operator/instance/agent"
+	"github.com/acme/pg-operator/postgres"
+)
+
+// connect opens a session of the replication role's on the primary.
+func (u Upstream) connect(ctx context.Context) (*pgx.Conn, error) {
+	certificate, authority, err := u.Keys.Load()
+	if err != nil {
+		return nil, err
+	}
+	config, err := pgx.ParseConfig("sslmode=disable connect_timeout=5")
+	if err != nil {
+		return nil, err
+	}
+	config.Host, config.Port = u.Host, uint16(u.Port)
+	config.User, config.Database, config.Password = postgres.RoleReplication, postgres.RoleSuperuser, ""
+	config.TLSConfig = &tls.Config{
+		ServerName: u.Host, RootCAs: authority, Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12,
+	}
+	config.Fallbacks = nil
+	if u.Address != "" {
+		config.LookupFunc = func(context.Context, string) ([]string, error) { return []string{u.Address}, nil }
+	}
+	config.DialFunc = (&net.Dialer{}).DialContext
+	config.RuntimeParams["search_path"] = pinned["search_path"]
+	config.RuntimeParams["application_name"] = u.Application
+	config.RuntimeParams["statement_timeout"] = "10s"
+	return pgx.ConnectConfig(ctx, config)
+}
+
+// Source asks the primary what it can still offer data at position own, with log files of segmentSize bytes.
+func (u Upstream) Source(ctx context.Context, own agent.Position, segmentSize uint64) (agent.Source, error) {
+	conn, err := u.connect(ctx)
+	if err != nil {
+		return agent.Source{}, fmt.Errorf("cannot ask the primary: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	var source agent.Source
+	var recovering bool
+	var file, at string
+	err = conn.QueryRow(ctx, `SELECT s.system_identifier::text, pg_is_in_recovery(),
+			CASE WHEN pg_is_in_recovery() THEN '' ELSE pg_walfile_name(pg_current_wal_flush_lsn()) END,
+			CASE WHEN pg_is_in_recovery() THEN '0/0' ELSE pg_current_wal_flush_lsn()::text END,
+			coalesce((SELECT wal_status = 'lost' FROM pg_replication_slots WHERE slot_name = $1), false)
+		FROM pg_control_system() AS s`, u.Slot).
+		Scan(&source.SystemID, &recovering, &file, &at, &source.SlotLost)
+	if err != nil {
+		return agent.Source{}, err
+	}
+	if recovering {
+		return agent.Source{}, fmt.Errorf("%s is not a primary yet", u.Host)
+	}
+	if source.Timeline, err = postgres.TimelineOfFile(file); err != nil {
+		return agent.Source{}, err
+	}
+	if source.At, err = postgres.ParseLSN(at); err != nil {
+		return agent.Source{}, err
+	}
+	if source.History, err = history(ctx, conn, source.Timeline); err != nil {
+		return agent.Source{}, err
+	}
+	source.HasLog, err = hasLog(ctx, conn, source, own, segmentSize)
+	return source, err
+}
+
+func history(ctx context.Context, conn *pgx.Conn, t postgres.Timeline) ([]postgres.Fork, error) {
+	if t == 1 {
+		return nil, nil
+	}
+	var content []byte
+	if err := conn.QueryRow(ctx, "SELECT pg_read_binary_file($1)", "pg_wal/"+t.HistoryFile()).Scan(&content); err != nil {
+		return nil, err
+	}
+	return postgres.ParseHistory(string(content))
+}
+
+// hasLog tells whether the file with the position is there, under the timeline it was written on or a later one.
+func hasLog(ctx context.Context, conn *pgx.Conn, source agent.Source, own agent.Position, segmentSize uint64) (bool, error) {
+	if own.At/postgres.LSN(segmentSize) >= source.At/postgres.LSN(segmentSize) {
+		return true, nil
+	}
+	timelines := []postgres.Timeline{source.Timeline}
+	for _, fork := range source.History {
+		timelines = append(timelines, fork.Parent)
+	}
+	for _, t := range timelines {
+		var there bool
+		file := "pg_wal/" + postgres.SegmentFile(t, own.At, segmentSize)
+		if err := conn.QueryRow(ctx, "SELECT size IS NOT NULL FROM pg_stat_file($1, true)", file).Scan(&there); err != nil {
+			return false, err
+		}
+		if there {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -2,12 +2,15 @@ package images
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -61,7 +64,7 @@ chmod 3777 run/postgresql`
 
 func (r debianPostgres) fingerprint() string {
 	return strings.Join([]string{
-		fmt.Sprintf("%+v", r), strings.Join(unwanted, " "), strings.Join(programs, " "), prepareHook, pruneHook,
+		fmt.Sprintf("%+v %+v", r, postgresConfig(r.version, r.major)), strings.Join(unwanted, " "), strings.Join(programs, " "), prepareHook, pruneHook,
 	}, "\x00")
 }
 
@@ -83,7 +86,7 @@ func (r debianPostgres) build(ctx context.Context, b builder, workDir, archive s
 	if err != nil {
 		return err
 	}
-	return write(archive, references(r.tags, version), empty.Image, postgresConfig(version, r.major), layer)
+	return write(archive, references(r.tags, version), empty.Image, runtime.GOARCH, postgresConfig(version, r.major), layer)
 }
 
 // arguments are those of an mmdebstrap that writes the file system to tree and
@@ -132,7 +135,12 @@ func bootstrap(ctx context.Context, b builder, arguments []string) error {
 	command.Stderr = &steps
 	// An interrupt lets it unmount and remove its temporary directory.
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
-	if err := command.Run(); err != nil {
+	command.WaitDelay = 30 * time.Second
+	err := command.Run()
+	if errors.Is(err, exec.ErrNotFound) {
+		return errors.New("mmdebstrap is not installed; install Debian's package of that name")
+	}
+	if err != nil {
 		return fmt.Errorf("mmdebstrap failed: %w; its last lines:\n%s", err, steps.tail())
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -37,10 +38,13 @@ func (r embeddedPostgres) fingerprint() string {
 	if err != nil {
 		return r.base
 	}
-	return fmt.Sprintf("%+v\x00%s\x00%s", r, base.fingerprint(), embeddedPackage)
+	return fmt.Sprintf("%+v %+v\x00%s\x00%s", r, postgresConfig(r.version, r.major()), base.fingerprint(), embeddedPackage)
 }
 
 func (r embeddedPostgres) build(ctx context.Context, b builder, workDir, archive string) error {
+	if runtime.GOARCH != "amd64" {
+		return fmt.Errorf("%s has programs for amd64 only; use another PostgreSQL version on %s", embeddedPackage, runtime.GOARCH)
+	}
 	baseArchive, err := b.ensure(ctx, r.base)
 	if err != nil {
 		return err
@@ -67,7 +71,7 @@ func (r embeddedPostgres) build(ctx context.Context, b builder, workDir, archive
 	if err != nil {
 		return err
 	}
-	return write(archive, references(r.tags, version), base, postgresConfig(version, r.major(), baseMajor), layer)
+	return write(archive, references(r.tags, version), base, runtime.GOARCH, postgresConfig(version, r.major(), baseMajor), layer)
 }
 
 func (r embeddedPostgres) major() string {

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -44,12 +46,20 @@ func open(t *testing.T, archive, reference string) (v1.Image, map[string]*tar.He
 	}
 }
 
+// compile makes a small static program.
+func compile(t *testing.T, path string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./pause")
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+}
+
 func TestFromBinary(t *testing.T) {
 	dir := t.TempDir()
 	binary, archive := filepath.Join(dir, "program"), filepath.Join(dir, "image.tar")
-	if err := os.WriteFile(binary, []byte("not really a program"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	compile(t, binary)
 	const reference = "registry.local/pg-operator:dev"
 	if err := FromBinary(binary, reference, archive); err != nil {
 		t.Fatal(err)
@@ -65,7 +75,7 @@ func TestFromBinary(t *testing.T) {
 	if got := config.Config; !slices.Equal(got.Entrypoint, []string{"/pg-operator"}) || got.User != "65532:65532" || len(got.Labels) == 0 {
 		t.Errorf("configuration %+v", got)
 	}
-	if config.OS != "linux" || config.Architecture != "amd64" {
+	if config.OS != "linux" || config.Architecture != runtime.GOARCH {
 		t.Errorf("platform %s/%s", config.OS, config.Architecture)
 	}
 
@@ -83,11 +93,23 @@ func TestFromBinary(t *testing.T) {
 func TestFromBinaryRefuses(t *testing.T) {
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "program")
-	if err := os.WriteFile(binary, nil, 0o700); err != nil {
+	compile(t, binary)
+	script := filepath.Join(dir, "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := FromBinary(binary, "Not A Reference", filepath.Join(dir, "a.tar")); err == nil || !strings.Contains(err.Error(), "Not A Reference") {
-		t.Errorf("error %v, want one that quotes the reference", err)
+	cases := map[string]struct{ binary, reference, want string }{
+		"reference":      {binary, "Not A Reference", `"Not A Reference"`},
+		"not a program":  {script, "a:b", "GOOS=linux"},
+		"needs a loader": {"/bin/sh", "a:b", "CGO_ENABLED=0"},
+	}
+	for title, tc := range cases {
+		t.Run(title, func(t *testing.T) {
+			err := FromBinary(tc.binary, tc.reference, filepath.Join(dir, "image.tar"))
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want one that says %s", err, tc.want)
+			}
+		})
 	}
 	if err := FromBinary(filepath.Join(dir, "absent"), "a:b", filepath.Join(dir, "b.tar")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v, want not exist", err)

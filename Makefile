@@ -23,8 +23,9 @@ GOVULNCHECK := $(TOOLS)/govulncheck
 KUSTOMIZE := $(TOOLS)/kustomize
 CONTROLLER_GEN := go tool controller-gen
 
-# Packages that need no cluster.
-UNIT = $(shell go list ./... | grep -v '^github.com/acme/pg-operator/test/')
+# Tests of the API server alone, and all packages whose tests need no cluster.
+API_TESTS = $(patsubst %,./%/...,$(wildcard test/api test/config test/manager test/ssa))
+UNIT = $(shell go list ./... | grep -Ev '/test/(api|config|e2e|manager|ssa)(/|$$)')
 # Everything that `make generate manifests` writes.
 GENERATED := apis/v1alpha1/zz_generated.deepcopy.go apis/applyconfiguration config/crd/bases config/rbac/role.yaml config/webhook/manifests.yaml
 
@@ -83,8 +84,8 @@ verify: $(GOLANGCI_LINT) $(GOVULNCHECK) $(KUSTOMIZE) ## Regenerate everything an
 ##@ Build
 
 .PHONY: build
-build: ## Build bin/pg-operator.
-	@go build -o bin/pg-operator .
+build: ## Build bin/pg-operator; VERSION=v1.2.3 names the version.
+	@go build $(if $(VERSION),-ldflags "-X main.version=$(VERSION)") -o bin/pg-operator .
 
 .PHONY: image
 image: build bin/image ## Write the image IMG to bin/pg-operator-image.tar (a Docker archive), without a container engine.
@@ -105,12 +106,12 @@ test-unit: ## Test the packages alone; needs nothing but Go.
 test-api: bin/cluster ## Test against a real kube-apiserver with cert-manager's controllers; builds them the first time.
 	@bin/cluster build --for api
 	@assets=$${KUBEBUILDER_ASSETS:-}; eval "$$(bin/cluster env)"; \
-	  KUBEBUILDER_ASSETS=$${assets:-$$KUBEBUILDER_ASSETS} go test -count=1 -timeout 20m ./test/api/... ./test/config/... ./test/manager/... ./test/ssa/...
+	  KUBEBUILDER_ASSETS=$${assets:-$$KUBEBUILDER_ASSETS} go test -count=1 -timeout 20m $(API_TESTS)
 
 .PHONY: test-e2e
 test-e2e: bin/cluster ## Test on the local cluster with real PostgreSQL; starts it if needed. Root on Linux.
 	@bin/cluster up --kubectl bin/kubectl
-	@PGO_E2E=1 go test -count=1 -timeout 60m -parallel 4 ./test/e2e/...
+	@PGO_E2E=1 go test -p 1 -count=1 -timeout 60m -parallel 4 ./test/localcluster/... ./test/ledger/... ./test/e2e/... ./test/docs/...
 
 .PHONY: bench
 bench: bin/cluster ## Print the benchmarks' figures: passes, admission, time to ready, memory.

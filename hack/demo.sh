@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 
 kubectl=bin/kubectl
 seed=config/samples/orders-db.yaml
+rejected=config/samples/rejected.yaml
 
 say() { printf '\n[%3d s] %s\n' "$SECONDS" "$*"; }
 # show prints a command as a user would type it, and runs it.
@@ -57,15 +58,11 @@ say "Writing through the Service orders-db-rw and reading through orders-db-ro, 
 "$kubectl" logs psql --namespace shop
 
 say "Applying a manifest that cannot be right"
-bad='apiVersion: db.example.com/v1alpha1
-kind: PostgresCluster
-metadata: {name: orders-db, namespace: shop}
-spec: {replicas: 9, version: "16", storage: 10Gi}'
-printf '%s\n$ kubectl apply --filename bad.yaml\n' "$bad"
-if reply=$("$kubectl" apply --filename - <<<"$bad" 2>&1); then
+cat "$rejected"
+if reply=$("$kubectl" apply --filename "$rejected" 2>&1); then
 	fail "the manifest was accepted: $reply"
 fi
 [[ $reply == *spec.replicas* ]] || fail "the manifest was refused for another reason: $reply"
-echo "$reply"
+printf '$ kubectl apply --filename %s\n%s\n' "$rejected" "$reply"
 
 say "Done. bin/kubectl talks to the cluster; \`make demo-down\` removes it."

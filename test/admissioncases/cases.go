@@ -19,6 +19,9 @@ type Case struct {
 	Says string
 	// NotInSchema marks rules that need more knowledge than a schema has: the webhook's alone.
 	NotInSchema bool
+	// Kept marks removals that the defaulting webhook makes good: where it runs, the old value stays and nothing is
+	// refused.
+	Kept bool
 	// Warns is part of a warning that is given.
 	Warns string
 }
@@ -44,7 +47,7 @@ var All = map[string]Case{
 	"version 15.2":    {New: `{version: "15.2"}`, Refused: []string{"spec.version"}},
 	"version words":   {New: `{version: "latest"}`, Refused: []string{"spec.version"}},
 	"version down":    {Old: `{version: "16"}`, New: `{version: "15"}`, Refused: []string{"spec.version"}, Says: `keep "16"`},
-	"version removed": {Old: `{version: "16"}`, New: `{}`, Refused: []string{"spec.version"}, Says: `keep "16"`},
+	"version removed": {Old: `{version: "16"}`, New: `{}`, Kept: true, Refused: []string{"spec.version"}, Says: `keep "16"`},
 	"version up without opt-in": {
 		Old: `{version: "15"}`, New: `{version: "16"}`,
 		Refused: []string{"spec.version"}, Says: "set spec.upgradePolicy to AllowMajor",
@@ -65,7 +68,7 @@ var All = map[string]Case{
 	"version set to that of the data":    {Old: `{}`, Status: `{version: "16"}`, New: `{version: "16"}`},
 	"version set below that of the data": {Old: `{}`, Status: `{version: "16"}`, New: `{version: "15"}`, Refused: []string{"spec.version"}},
 	"version set above that of the data": {
-		Old: `{}`, Status: `{version: "16"}`, New: `{version: "17"}`, Refused: []string{"spec.version"}, Says: "from 16 to 17",
+		Old: `{}`, Status: `{version: "16"}`, New: `{version: "18"}`, Refused: []string{"spec.version"}, Says: "to 18: this is a major",
 	},
 	"upgrade policy unknown": {New: `{upgradePolicy: Always}`, Refused: []string{"spec.upgradePolicy"}},
 
@@ -86,7 +89,7 @@ var All = map[string]Case{
 	"storage shrinks by more digits": {
 		Old: `{storage: 100Gi}`, New: `{storage: 20Gi}`, Refused: []string{"spec.storage"}, Says: "100Gi",
 	},
-	"storage removed": {Old: `{storage: 10Gi}`, New: `{}`, Refused: []string{"spec.storage"}, Says: "keep 10Gi"},
+	"storage removed": {Old: `{storage: 10Gi}`, New: `{}`, Kept: true, Refused: []string{"spec.storage"}, Says: "keep 10Gi"},
 	"storage back to what is provisioned": {
 		Old: `{storage: 50Gi}`, Status: `{provisionedStorage: 20Gi}`, New: `{storage: 20Gi}`,
 	},
@@ -104,7 +107,7 @@ var All = map[string]Case{
 	"storage set below what is provisioned": {
 		Old: `{}`, Status: `{provisionedStorage: 50Gi}`, New: `{storage: 20Gi}`, Refused: []string{"spec.storage"},
 	},
-	"storage set": {Old: `{}`, New: `{storage: 20Gi}`},
+	"storage set": {Old: `{}`, New: `{storage: 60Gi}`},
 
 	"class":         {New: `{replicas: 3, storageClassName: fast}`},
 	"class empty":   {New: `{replicas: 3, storageClassName: ""}`, Warns: "spec.storageClassName"},

@@ -32,7 +32,7 @@ func (p *ControlPlane) configureAudit(server *envtest.APIServer) error {
 
 // AuditEvents are the requests so far that keep accepts, in the order in which they ended. An event has the user, the
 // verb, the object, the answer's code and the request URI with its fieldManager; it has no bodies.
-func (p *ControlPlane) AuditEvents(t *testing.T, keep func(*auditv1.Event) bool) []auditv1.Event {
+func (p *ControlPlane) AuditEvents(t testing.TB, keep func(*auditv1.Event) bool) []auditv1.Event {
 	t.Helper()
 	file, err := os.Open(p.auditLog())
 	if err != nil {

@@ -10,7 +10,7 @@
 //
 //	func TestMain(m *testing.M) { os.Exit(controlplane.Main(m, &plane, controlplane.Options{})) }
 //
-//	func TestX(t *testing.T) {
+//	func TestX(t testing.TB) {
 //		ns := plane.Namespace(t)
 //		err := plane.Client.Create(t.Context(), cluster(ns))
 //		out := plane.Kubectl(t, "get", "pgc", "-n", ns)
@@ -177,7 +177,7 @@ func (p *ControlPlane) Stop() error {
 }
 
 // As is a client with the rights of another user.
-func (p *ControlPlane) As(t *testing.T, user string, groups ...string) client.WithWatch {
+func (p *ControlPlane) As(t testing.TB, user string, groups ...string) client.WithWatch {
 	t.Helper()
 	config := rest.CopyConfig(p.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
@@ -189,7 +189,7 @@ func (p *ControlPlane) As(t *testing.T, user string, groups ...string) client.Wi
 }
 
 // Eventually waits until condition returns nil, at most 30 seconds, and reports its last error.
-func Eventually(t *testing.T, condition func(context.Context) error) {
+func Eventually(t testing.TB, condition func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

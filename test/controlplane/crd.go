@@ -19,7 +19,7 @@ import (
 )
 
 // CRD is the generated definition of PostgresClusters.
-func (p *ControlPlane) CRD(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
+func (p *ControlPlane) CRD(t testing.TB) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	path := filepath.Join(p.Repository, "config", "crd", "bases", "db.example.com_postgresclusters.yaml")
 	text, err := os.ReadFile(path)
@@ -35,7 +35,7 @@ func (p *ControlPlane) CRD(t *testing.T) *apiextensionsv1.CustomResourceDefiniti
 
 // InstallCRD replaces the definition of PostgresClusters and waits until the API server goes by it. The test's end
 // restores the generated one. Tests that use it cannot run beside others.
-func (p *ControlPlane) InstallCRD(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) {
+func (p *ControlPlane) InstallCRD(t testing.TB, crd *apiextensionsv1.CustomResourceDefinition) {
 	t.Helper()
 	// The published schema's description shows which definition is in force.
 	marked := crd.DeepCopy()
@@ -44,7 +44,7 @@ func (p *ControlPlane) InstallCRD(t *testing.T, crd *apiextensionsv1.CustomResou
 	t.Cleanup(func() { p.replaceCRD(t, p.CRD(t)) })
 }
 
-func (p *ControlPlane) replaceCRD(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) {
+func (p *ControlPlane) replaceCRD(t testing.TB, crd *apiextensionsv1.CustomResourceDefinition) {
 	t.Helper()
 	// Also at the test's end, when its context is done.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), startTimeout)

@@ -18,7 +18,7 @@ type Output struct {
 }
 
 // Kubectl runs kubectl as a cluster administrator and fails the test when it fails. It returns standard output.
-func (p *ControlPlane) Kubectl(t *testing.T, args ...string) string {
+func (p *ControlPlane) Kubectl(t testing.TB, args ...string) string {
 	t.Helper()
 	out := p.TryKubectl(t, "", args...)
 	if out.Code != 0 {
@@ -28,7 +28,7 @@ func (p *ControlPlane) Kubectl(t *testing.T, args ...string) string {
 }
 
 // TryKubectl runs kubectl as a cluster administrator with a standard input and returns what it did.
-func (p *ControlPlane) TryKubectl(t *testing.T, stdin string, args ...string) Output {
+func (p *ControlPlane) TryKubectl(t testing.TB, stdin string, args ...string) Output {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), p.programs.path("kubectl"), args...)
 	cmd.Stdin = strings.NewReader(stdin)

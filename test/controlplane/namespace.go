@@ -8,7 +8,7 @@ import (
 )
 
 // Namespace makes a namespace for one test. It stays until the control plane stops.
-func (p *ControlPlane) Namespace(t *testing.T) string {
+func (p *ControlPlane) Namespace(t testing.TB) string {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	if err := p.Client.Create(t.Context(), namespace); err != nil {

@@ -26,7 +26,7 @@ type Webhooks struct {
 }
 
 // ServeWebhooks serves what setup registers, until the test ends. Nothing is called before Install.
-func (p *ControlPlane) ServeWebhooks(t *testing.T, setup func(ctrl.Manager) error) *Webhooks {
+func (p *ControlPlane) ServeWebhooks(t testing.TB, setup func(ctrl.Manager) error) *Webhooks {
 	t.Helper()
 	w := &Webhooks{plane: p, options: envtest.WebhookInstallOptions{
 		Paths: []string{filepath.Join(p.Repository, "config", "webhook", "manifests.yaml")},
@@ -65,7 +65,7 @@ func (p *ControlPlane) ServeWebhooks(t *testing.T, setup func(ctrl.Manager) erro
 }
 
 // Install makes the API server call the webhooks, until the test ends. Tests that use it cannot run beside others.
-func (w *Webhooks) Install(t *testing.T) {
+func (w *Webhooks) Install(t testing.TB) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context()) // Also at the test's end.
 	for _, configuration := range w.configurations() {
@@ -85,7 +85,7 @@ func (w *Webhooks) Install(t *testing.T) {
 }
 
 // await waits until a create calls every webhook, or none.
-func (w *Webhooks) await(ctx context.Context, t *testing.T, called bool) {
+func (w *Webhooks) await(ctx context.Context, t testing.TB, called bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -142,7 +142,7 @@ func (w *Webhooks) names() []string {
 }
 
 // WebhookCalls is how often the API server has called each webhook so far, by the webhook's name.
-func (p *ControlPlane) WebhookCalls(t *testing.T) map[string]int {
+func (p *ControlPlane) WebhookCalls(t testing.TB) map[string]int {
 	t.Helper()
 	calls, err := p.webhookCalls(t.Context())
 	if err != nil {

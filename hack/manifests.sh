@@ -9,5 +9,10 @@ mkdir -p bin
 overlay=$(mktemp -d bin/overlay.XXXXXX)
 trap 'rm -r "$overlay"' EXIT
 echo 'resources: [../../config/default]' >"$overlay/kustomization.yaml"
-(cd "$overlay" && "$kustomize" edit set image "docker.io/library/pg-operator=$image")
-"$kustomize" build "$overlay"
+(cd "$overlay" && "$kustomize" edit set image "pg-operator=$image")
+manifests=$("$kustomize" build "$overlay")
+[[ $manifests == *"image: $image"* ]] || {
+	echo "config/default has no image named pg-operator, so $image stands nowhere in it" >&2
+	exit 1
+}
+printf '%s\n' "$manifests"

@@ -44,6 +44,8 @@ const (
 	AnnotationReport = "db.example.com/report"
 	// AnnotationSystemID on a volume claim is the system identifier of the data in it.
 	AnnotationSystemID = "db.example.com/system-id"
+	// AnnotationDataVersion on a volume claim is the major version of the data in it.
+	AnnotationDataVersion = "db.example.com/data-version"
 	// AnnotationGeneration on a StatefulSet is the generation of the PostgresCluster it was rendered from.
 	AnnotationGeneration = "db.example.com/cluster-generation"
 	// AnnotationTemplateHash on a pod is the hash of the pod template it was made from.
@@ -77,6 +79,7 @@ const (
 	VolumeAgent       = "agent"
 	VolumeRun         = "run"
 	VolumeTmp         = "tmp"
+	VolumeShm         = "shm"
 	VolumeServerTLS   = "server-tls"
 	VolumeClientTLS   = "replication-tls"
 	VolumeAppUser     = "app-credentials"
@@ -90,6 +93,7 @@ const (
 	PathAgentDir  = "/agent"
 	PathRun       = "/var/run/postgresql"
 	PathTmp       = "/tmp"
+	PathShm       = "/dev/shm"
 	PathServerTLS = "/etc/pg-operator/server-tls"
 	PathClientTLS = "/etc/pg-operator/replication-tls"
 	PathAppUser   = "/etc/pg-operator/app"
@@ -156,6 +160,15 @@ func (c Cluster) Ordinal(instance string) (ordinal int32, ok bool) {
 		return 0, false
 	}
 	return int32(n), true
+}
+
+// PVCOrdinal is the ordinal in the name of one of the cluster's volume claims.
+func (c Cluster) PVCOrdinal(claim string) (ordinal int32, ok bool) {
+	instance, found := strings.CutPrefix(claim, VolumeData+"-")
+	if !found {
+		return 0, false
+	}
+	return c.Ordinal(instance)
 }
 
 // InstanceHost is the DNS name of an instance inside the Kubernetes cluster.

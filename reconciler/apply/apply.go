@@ -1,0 +1,321 @@
+// Package apply is the only writer of a cluster's children: server-side apply
+// with classified conflicts, creation of what must not be overwritten,
+// preconditioned deletes, and no call at all where nothing changed.
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Writer is what apply may do to objects.
+type Writer interface {
+	Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error
+	Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error
+	Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error
+}
+
+// Reader reads live, past any cache.
+type Reader interface {
+	Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error
+}
+
+// Owner is the object whose children are applied.
+type Owner struct {
+	Namespace string
+	Name      string
+	Kind      schema.GroupKind
+	UID       types.UID
+	// Labels mark a child without a controller as the owner's.
+	Labels map[string]string
+	// Confirm asks the server whether the owner still exists and is not being deleted. It is called once in a pass,
+	// before the first object is created: a stale cache must not bring children of the dead to life.
+	Confirm func(ctx context.Context) (bool, error)
+}
+
+// Intent is one child as it shall be.
+type Intent struct {
+	Object runtime.ApplyConfiguration
+	// Live is what the cache shows of it; nil when nothing.
+	Live metav1.Object
+	// Last intents are left out when an earlier one failed.
+	Last bool
+}
+
+// Applier applies and remembers what it applied. It is safe for concurrent passes of different owners.
+type Applier struct {
+	writer  Writer
+	live    Reader
+	manager client.FieldOwner
+	yield   func(path string) bool
+	now     func() time.Time
+
+	mu     sync.Mutex
+	owners map[types.UID]*memory
+}
+
+// memory is what is remembered of one owner's children.
+type memory struct {
+	applied map[Key]applied
+	ensured map[Key]time.Time
+	fights  map[fight][]time.Time
+}
+
+// Key names a child of an owner.
+type Key struct {
+	schema.GroupKind
+	Name string
+}
+
+// applied is the last apply of one child that was stored.
+type applied struct {
+	uid  types.UID
+	rv   string
+	hash uint64
+	// settings identifies all of the stored object but its status, where the object's kind allows it.
+	settings string
+	at       time.Time
+	// seen is set once the cache has shown the object: from then on its absence means that it is gone.
+	seen bool
+}
+
+// New returns an Applier. Fields at paths that yield accepts are left to other managers; all others are taken back.
+func New(writer Writer, live Reader, manager string, yield func(path string) bool, now func() time.Time) *Applier {
+	return &Applier{
+		writer: writer, live: live, manager: client.FieldOwner(manager), yield: yield, now: now,
+		owners: map[types.UID]*memory{},
+	}
+}
+
+// Forget drops what is remembered of an owner.
+func (a *Applier) Forget(owner types.UID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.owners, owner)
+}
+
+func (a *Applier) memory(owner types.UID) *memory {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m := a.owners[owner]
+	if m == nil {
+		m = &memory{applied: map[Key]applied{}, ensured: map[Key]time.Time{}, fights: map[fight][]time.Time{}}
+		a.owners[owner] = m
+	}
+	return m
+}
+
+// Pass is one pass over the children of one owner.
+type Pass struct {
+	*Applier
+	owner     Owner
+	memory    *memory
+	confirmed bool
+	Result    Result
+}
+
+// Begin starts a pass.
+func (a *Applier) Begin(owner Owner) *Pass {
+	return &Pass{Applier: a, owner: owner, memory: a.memory(owner.UID)}
+}
+
+// All applies intents in order.
+func (p *Pass) All(ctx context.Context, intents []Intent) {
+	for _, intent := range intents {
+		if p.Result.Gone || ctx.Err() != nil || (intent.Last && p.Result.Blocked()) {
+			return
+		}
+		p.one(ctx, intent)
+	}
+}
+
+// request is one apply under way.
+type request struct {
+	key  Key
+	body []byte
+	hash uint64
+	live metav1.Object
+	uid  types.UID
+}
+
+func (p *Pass) one(ctx context.Context, intent Intent) {
+	r, err := newRequest(p.owner.Namespace, intent)
+	if err != nil {
+		p.Result.fail(r.key, Failure{Class: ClassInternal, Message: err.Error(), Err: err})
+		return
+	}
+	if intent.Live != nil && intent.Live.GetDeletionTimestamp() != nil {
+		p.Result.fail(r.key, Failure{Class: ClassDeleting, Message: "is being deleted; it is made anew when it is gone"})
+		return
+	}
+	last, known := p.memory.applied[r.key]
+	if known && p.current(&r, &last) {
+		p.memory.applied[r.key] = last
+		p.Result.add(r.key, Skipped)
+		return
+	}
+	switch {
+	case r.live != nil:
+		r.uid = r.live.GetUID()
+	case known && !last.seen && p.now().Sub(last.at) < cacheLag:
+		r.uid = last.uid
+	}
+	if r.uid == "" && !p.confirm(ctx) {
+		return
+	}
+	p.send(ctx, r)
+}
+
+// cacheLag is how long the cache may take to show what was written, before it is asked whether it is really there.
+const cacheLag = 10 * time.Second
+
+// current says that the object is as it was when the same intent was last applied, or that the cache has not caught
+// up with that yet; an event will tell of anything later.
+func (p *Pass) current(r *request, last *applied) bool {
+	if last.hash != r.hash {
+		return false
+	}
+	if r.live == nil {
+		return !last.seen && p.now().Sub(last.at) < cacheLag
+	}
+	if r.live.GetUID() != last.uid {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(r.live.GetResourceVersion(), last.rv)
+	if err != nil {
+		return r.live.GetResourceVersion() == last.rv
+	}
+	last.seen = last.seen || order >= 0
+	return order <= 0 || (last.settings != "" && last.settings == settings(r.live)) || contains(r.live, r.body)
+}
+
+func (p *Pass) confirm(ctx context.Context) bool {
+	if p.confirmed {
+		return true
+	}
+	alive, err := p.owner.Confirm(ctx)
+	switch {
+	case err != nil:
+		p.Result.fail(Key{GroupKind: p.owner.Kind, Name: p.owner.Name},
+			Failure{Class: ClassTransient, Message: "could not be read", Err: err})
+	case !alive:
+		p.Result.Gone = true
+	default:
+		p.confirmed = true
+	}
+	return p.confirmed
+}
+
+// mustNotExist is a resourceVersion that no object has. A server ignores it when an apply creates an object, and
+// refuses the apply when the object exists: the check for foreign objects costs no read and leaves no gap.
+const mustNotExist = "1"
+
+// configuration is a fresh apply configuration of the request: an apply fills in the server's answer.
+func (r *request) configuration(yielded [][]string) (*unstructured.Unstructured, error) {
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal(r.body, &object.Object); err != nil {
+		return nil, fmt.Errorf("decoding the configuration of %s %s: %w", r.key.Kind, r.key.Name, err)
+	}
+	for _, path := range yielded {
+		unstructured.RemoveNestedField(object.Object, path...)
+	}
+	if r.uid == "" {
+		object.SetResourceVersion(mustNotExist)
+	} else {
+		object.SetUID(r.uid)
+	}
+	return object, nil
+}
+
+func newRequest(namespace string, intent Intent) (request, error) {
+	r := request{live: intent.Live}
+	body, err := json.Marshal(intent.Object)
+	if err != nil {
+		return r, fmt.Errorf("encoding an apply configuration: %w", err)
+	}
+	var head struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        struct{ Name, Namespace string }
+	}
+	if err := json.Unmarshal(body, &head); err != nil {
+		return r, fmt.Errorf("decoding an apply configuration: %w", err)
+	}
+	r.key = Key{GroupKind: head.GroupVersionKind().GroupKind(), Name: head.Metadata.Name}
+	if head.Metadata.Namespace != namespace {
+		return r, fmt.Errorf("%s %s is in namespace %q, its owner in %q", head.Kind, head.Metadata.Name,
+			head.Metadata.Namespace, namespace)
+	}
+	hash := fnv.New64a()
+	_, _ = hash.Write(body)
+	r.body, r.hash = body, hash.Sum64()
+	return r, nil
+}
+
+// send applies without force first, and reacts to what the server answers.
+func (p *Pass) send(ctx context.Context, r request) {
+	for attempt := 0; ; attempt++ {
+		answer, err := p.apply(ctx, r, nil)
+		if err == nil {
+			p.stored(r, answer)
+			return
+		}
+		class := Classify(err)
+		switch {
+		case class == ClassFieldConflict:
+			p.resolve(ctx, r, Conflicts(err))
+			return
+		case class == ClassStale && r.uid == "" && attempt == 0:
+			uid, failure := p.identify(ctx, r.key)
+			if failure != nil {
+				p.Result.fail(r.key, *failure)
+				return
+			}
+			r.uid = uid
+		default:
+			if class == ClassGone || class == ClassReplaced {
+				delete(p.memory.applied, r.key)
+			}
+			p.Result.fail(r.key, Failure{Class: class, Message: message(err), Err: err})
+			return
+		}
+	}
+}
+
+func (p *Pass) apply(
+	ctx context.Context, r request, yielded [][]string, options ...client.ApplyOption,
+) (*unstructured.Unstructured, error) {
+	object, err := r.configuration(yielded)
+	if err != nil {
+		return nil, err
+	}
+	p.Result.Calls++
+	err = p.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), append(options, p.manager)...)
+	return object, err
+}
+
+func (p *Pass) stored(r request, answer *unstructured.Unstructured) {
+	outcome := Changed
+	switch {
+	case r.uid == "":
+		outcome = Created
+	case r.live != nil && r.live.GetResourceVersion() == answer.GetResourceVersion():
+		outcome = Unchanged
+	}
+	p.memory.applied[r.key] = applied{
+		uid: answer.GetUID(), rv: answer.GetResourceVersion(), hash: r.hash, settings: settings(answer), at: p.now(),
+		seen: outcome == Unchanged,
+	}
+	p.Result.add(r.key, outcome)
+}

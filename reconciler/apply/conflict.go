@@ -1,0 +1,139 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Conflict is one field that another manager owns with another value.
+type Conflict struct {
+	Manager string
+	Path    string
+}
+
+// fight is one field that one manager keeps taking.
+type fight struct {
+	Key
+	Conflict
+}
+
+const (
+	// fightWindow and fightRounds: a field taken back more often than this within the window is contested.
+	fightWindow = 10 * time.Minute
+	fightRounds = 3
+)
+
+var conflictManager = regexp.MustCompile(`conflict with "([^"]*)"`)
+
+// Conflicts lists the fields and managers that a conflict names, sorted.
+func Conflicts(err error) []Conflict {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return nil
+	}
+	var conflicts []Conflict
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Type != metav1.CauseTypeFieldManagerConflict {
+			continue
+		}
+		manager := "unknown"
+		if match := conflictManager.FindStringSubmatch(cause.Message); match != nil {
+			manager = match[1]
+		}
+		conflicts = append(conflicts, Conflict{Manager: manager, Path: cause.Field})
+	}
+	slices.SortFunc(conflicts, func(a, b Conflict) int {
+		return cmp.Or(strings.Compare(a.Manager, b.Manager), strings.Compare(a.Path, b.Path))
+	})
+	return slices.Compact(conflicts)
+}
+
+// resolve leaves out what is yielded and takes back the rest, unless it is fought over.
+func (p *Pass) resolve(ctx context.Context, r request, conflicts []Conflict) {
+	var ours []Conflict
+	var yielded [][]string
+	for _, conflict := range conflicts {
+		if path := metadataPath(conflict.Path); path != nil && p.yield(conflict.Path) {
+			yielded = append(yielded, path)
+		} else {
+			ours = append(ours, conflict)
+		}
+	}
+	var options []client.ApplyOption
+	if len(ours) > 0 {
+		if contested, wait := p.memory.contested(r.key, ours, p.now()); len(contested) > 0 {
+			p.Result.fail(r.key, Failure{
+				Class: ClassContested, RetryAfter: wait,
+				Message: fmt.Sprintf("keeps being changed by another field manager: %s; stop one of the two", Describe(contested)),
+			})
+			return
+		}
+		options = append(options, client.ForceOwnership)
+	}
+	answer, err := p.apply(ctx, r, yielded, options...)
+	if err != nil {
+		p.Result.fail(r.key, Failure{Class: Classify(err), Message: message(err), Err: err})
+		return
+	}
+	if len(ours) > 0 {
+		p.memory.record(r.key, ours, p.now())
+		p.Result.TakenBack = append(p.Result.TakenBack, TakenBack{r.key, ours})
+	}
+	p.stored(r, answer)
+}
+
+// Describe lists conflicts for people, by manager.
+func Describe(conflicts []Conflict) string {
+	var parts []string
+	for i := 0; i < len(conflicts); {
+		j := i
+		var paths []string
+		for ; j < len(conflicts) && conflicts[j].Manager == conflicts[i].Manager; j++ {
+			paths = append(paths, conflicts[j].Path)
+		}
+		parts = append(parts, fmt.Sprintf("%q owns %s", conflicts[i].Manager, strings.Join(paths, ", ")))
+		i = j
+	}
+	return strings.Join(parts, "; ")
+}
+
+// metadataPath splits the path of a label or an annotation of the object itself, whose key may hold dots.
+func metadataPath(path string) []string {
+	for _, parent := range []string{"labels", "annotations"} {
+		if key, ok := strings.CutPrefix(path, ".metadata."+parent+"."); ok {
+			return []string{"metadata", parent, key}
+		}
+	}
+	return nil
+}
+
+// contested are the conflicts that were resolved too often of late, and how long until that is forgotten.
+func (m *memory) contested(key Key, conflicts []Conflict, now time.Time) (fought []Conflict, wait time.Duration) {
+	for _, conflict := range conflicts {
+		f := fight{key, conflict}
+		recent := slices.DeleteFunc(m.fights[f], func(t time.Time) bool { return now.Sub(t) >= fightWindow })
+		m.fights[f] = recent
+		if len(recent) >= fightRounds {
+			fought = append(fought, conflict)
+			wait = max(wait, recent[0].Add(fightWindow).Sub(now))
+		}
+	}
+	return fought, wait
+}
+
+func (m *memory) record(key Key, conflicts []Conflict, now time.Time) {
+	for _, conflict := range conflicts {
+		f := fight{key, conflict}
+		m.fights[f] = append(m.fights[f], now)
+	}
+}

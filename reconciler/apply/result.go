@@ -1,0 +1,87 @@
+package apply
+
+import (
+	"time"
+)
+
+// Outcome is what became of one child.
+type Outcome string
+
+// The outcomes.
+const (
+	Created   Outcome = "created"
+	Changed   Outcome = "changed"
+	Unchanged Outcome = "unchanged"
+	Skipped   Outcome = "skipped"
+	Deleted   Outcome = "deleted"
+	Failed    Outcome = "failed"
+)
+
+// Result is what became of one pass.
+type Result struct {
+	// Outcomes of the children that were reached, in order.
+	Outcomes []ChildOutcome
+	// Failures of children; others were applied all the same.
+	Failures []Failure
+	// TakenBack are the fields that were taken back from other managers.
+	TakenBack []TakenBack
+	// Gone says that the owner no longer exists, so that nothing was created.
+	Gone bool
+	// Calls is the number of writes sent to the API server.
+	Calls int
+}
+
+// ChildOutcome is the outcome of one child.
+type ChildOutcome struct {
+	Key
+	Outcome Outcome
+}
+
+// Failure is a child that could not be applied.
+type Failure struct {
+	Key
+	Class Class
+	// Message is stable text: no times, no counters of ours.
+	Message string
+	// Err is nil when no call failed.
+	Err error
+	// RetryAfter is set when the class's own delay is not right.
+	RetryAfter time.Duration
+}
+
+// TakenBack are fields of one child that another manager had taken.
+type TakenBack struct {
+	Key
+	Conflicts []Conflict
+}
+
+// Blocked says that what depends on earlier children must wait. A fight over a field of an existing child does not
+// block: the child is there.
+func (r *Result) Blocked() bool {
+	for i := range r.Failures {
+		if r.Failures[i].Class != ClassContested {
+			return true
+		}
+	}
+	return false
+}
+
+// Quiet says that the pass found everything as it shall be.
+func (r *Result) Quiet() bool {
+	for _, child := range r.Outcomes {
+		if child.Outcome != Skipped && child.Outcome != Unchanged {
+			return false
+		}
+	}
+	return len(r.Failures) == 0 && !r.Gone
+}
+
+func (r *Result) add(key Key, outcome Outcome) {
+	r.Outcomes = append(r.Outcomes, ChildOutcome{key, outcome})
+}
+
+func (r *Result) fail(key Key, failure Failure) {
+	failure.Key = key
+	r.Failures = append(r.Failures, failure)
+	r.add(key, Failed)
+}

@@ -1,0 +1,203 @@
+// Package decide turns a snapshot into a plan. It is pure: it reaches no
+// server, and the time is passed in.
+package decide
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/acme/pg-operator/apis/v1alpha1"
+	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/postgres"
+	"github.com/acme/pg-operator/reconciler/snapshot"
+)
+
+// Config are the operator's settings that decisions need.
+type Config struct {
+	// Images are the container images by major version, for clusters that name none.
+	Images map[string]string
+	// LeaseDuration is how long a silent holder keeps a cluster's Lease.
+	LeaseDuration time.Duration
+}
+
+// Plan is everything that one pass will do, and why.
+type Plan struct {
+	// Apply is false when nothing of this cluster may be changed: paused, deleting or invalid.
+	Apply bool
+	// Replicas the StatefulSet gets; more than spec.replicas while a scale-down is blocked.
+	Replicas int32
+	// Version and Image the instances run; the old ones while a major upgrade is pending.
+	Version string
+	Image   string
+	// SystemID of the data that the cluster is known to have.
+	SystemID string
+	// Parameters, HBA and SettingsHash for the agents.
+	Parameters   map[string]string
+	HBA          []string
+	SettingsHash string
+	// LeaseDuration is passed on to the agents.
+	LeaseDuration time.Duration
+	// Claims are the wanted volume claims.
+	Claims []Claim
+	// TemplateStorage is the size in the StatefulSet's volume claim template.
+	TemplateStorage resource.Quantity
+	// Recreate asks for the StatefulSet of this UID to be deleted without its pods, so that it can come back with a
+	// larger volume claim template; empty otherwise.
+	Recreate types.UID
+	// Orders to the agents.
+	Orders []contract.Order
+	// Restart is the pod to be deleted in this pass, if any.
+	Restart *Restart
+	// Steps are what is being done to which instance, for the status.
+	Steps []v1alpha1.PlannedStep
+	// Blocks are what keeps the plan from being what the spec says.
+	Blocks []Block
+	// RequeueAfter is when to look again if nothing changes; zero for never.
+	RequeueAfter time.Duration
+}
+
+// Claim is a wanted volume claim.
+type Claim struct {
+	Ordinal          int32
+	Size             resource.Quantity
+	StorageClassName *string
+	// SystemID and DataVersion of the data in the volume; empty when unknown.
+	SystemID    string
+	DataVersion string
+	// Owned claims are deleted with the cluster.
+	Owned bool
+}
+
+// Restart is one pod that must go to be made anew.
+type Restart struct {
+	Instance string
+	UID      types.UID
+	Reason   string
+}
+
+// Block is a reason for a plan to be less than the spec.
+type Block struct {
+	// Reason is one of the condition reasons; Message says what to do.
+	Reason  string
+	Message string
+}
+
+// Names of the actions in Plan.Steps.
+const (
+	ActionCreate  = "Create"
+	ActionRestart = "Restart"
+	ActionRemove  = "Remove"
+	ActionWait    = "Wait"
+)
+
+// Next decides what one pass does about a cluster.
+func Next(s *snapshot.Cluster, config Config, now time.Time) Plan {
+	plan := Plan{LeaseDuration: config.LeaseDuration}
+	plan.SystemID, _ = s.SystemID()
+	plan.version(s, config)
+	plan.replicas(s)
+	plan.settings(s)
+	plan.claims(s)
+	plan.Apply = !s.Deleting() && !s.Object.Spec.Paused && len(s.Invalid) == 0
+	if !plan.Apply {
+		return plan
+	}
+	plan.creations(s)
+	plan.roll(s)
+	plan.timeouts(s, now)
+	return plan
+}
+
+// version keeps the image on the major version of the data: newer programs do not start on it.
+func (p *Plan) version(s *snapshot.Cluster, config Config) {
+	spec := s.Object.Spec
+	p.Version, p.Image = spec.Version, spec.Image
+	data, known := s.DataVersion()
+	if known && data != spec.Version {
+		p.Version, p.Image = data, ""
+		if spec.Image != "" {
+			p.Image = liveImage(s)
+		}
+		p.Blocks = append(p.Blocks, Block{v1alpha1.ReasonMajorUpgradePending, fmt.Sprintf(
+			"the data is of PostgreSQL %s and spec.version is %q: upgrading the data to another major version is not done "+
+				"by this operator yet; the database goes on with %s. Set spec.version back to %q, or dump and restore into a new cluster",
+			data, spec.Version, data, data)})
+	}
+	if p.Image == "" {
+		p.Image = config.Images[p.Version]
+	}
+}
+
+// replicas keeps the primary among the instances: a StatefulSet removes the highest ordinals first.
+func (p *Plan) replicas(s *snapshot.Cluster) {
+	p.Replicas = s.WantedReplicas()
+	if s.StatefulSet == nil || s.StatefulSet.Spec.Replicas == nil {
+		return
+	}
+	live := *s.StatefulSet.Spec.Replicas
+	if live <= p.Replicas {
+		return
+	}
+	primary, known := s.Primary()
+	switch {
+	case !known:
+		p.Blocks = append(p.Blocks, Block{v1alpha1.ReasonScaleDownBlocked, fmt.Sprintf(
+			"cannot scale down from %d to %d instances while it is not known which one is the primary", live, p.Replicas)})
+		p.Replicas = live
+	case primary.Ordinal >= p.Replicas:
+		p.Blocks = append(p.Blocks, Block{v1alpha1.ReasonScaleDownBlocked, fmt.Sprintf(
+			"cannot scale down to %d because instance %s is the primary and would be removed: move the primary to one of "+
+				"the first %d instances (delete pod %s to make another one take over), or set spec.replicas to %d",
+			p.Replicas, primary.Name, p.Replicas, primary.Name, primary.Ordinal+1)})
+		p.Replicas = min(live, primary.Ordinal+1)
+	}
+	for ordinal := live - 1; ordinal >= p.Replicas; ordinal-- {
+		p.step(s.Names().Instance(ordinal), ActionRemove, "spec.replicas is lower")
+	}
+}
+
+func (p *Plan) settings(s *snapshot.Cluster) {
+	p.Parameters = postgres.Settings(p.Version, maps.Clone(s.Object.Spec.Parameters))
+	p.HBA = postgres.HBA()
+	p.SettingsHash = postgres.SettingsHash(p.Parameters, p.HBA)
+}
+
+// creations tell of the instances that are still to come.
+func (p *Plan) creations(s *snapshot.Cluster) {
+	for ordinal := range p.Replicas {
+		if instance, ok := s.Instance(ordinal); !ok || instance.Pod == nil {
+			p.step(s.Names().Instance(ordinal), ActionCreate, "the instance has no pod")
+		}
+	}
+}
+
+// missingPodsDelay is how often the reasons are looked up why a controller creates no pods or volumes: often enough to
+// show them within 15 seconds.
+const missingPodsDelay = 4 * time.Second
+
+// timeouts set when to look again where no event will tell.
+func (p *Plan) timeouts(s *snapshot.Cluster, _ time.Time) {
+	if s.Missing(p.Replicas) {
+		p.RequeueAfter = missingPodsDelay
+	}
+}
+
+func (p *Plan) step(instance, action, reason string) {
+	for _, step := range p.Steps {
+		if step.Instance == instance {
+			return
+		}
+	}
+	p.Steps = append(p.Steps, v1alpha1.PlannedStep{Instance: instance, Action: action, Reason: reason})
+}
+
+func liveImage(s *snapshot.Cluster) string {
+	if s.StatefulSet == nil || len(s.StatefulSet.Spec.Template.Spec.Containers) == 0 {
+		return ""
+	}
+	return s.StatefulSet.Spec.Template.Spec.Containers[0].Image
+}

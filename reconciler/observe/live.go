@@ -1,0 +1,170 @@
+package observe
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/acme/pg-operator/reconciler/snapshot"
+)
+
+// StorageClassKind is cached by its metadata, which says which class is the default.
+var StorageClassKind = storagev1.SchemeGroupVersion.WithKind("StorageClass")
+
+// annotationDefaultClass marks the default StorageClass.
+const annotationDefaultClass = "storageclass.kubernetes.io/is-default-class"
+
+// StorageClasses adds the StorageClasses to a snapshot.
+//
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
+func (o *Observer) StorageClasses(ctx context.Context, s *snapshot.Cluster) error {
+	list := metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(StorageClassKind)
+	if err := o.Cache.List(ctx, &list); err != nil {
+		return fmt.Errorf("listing StorageClasses: %w", err)
+	}
+	for i := range list.Items {
+		class := &list.Items[i]
+		s.StorageClasses = append(s.StorageClasses, class.Name)
+		if class.Annotations[annotationDefaultClass] == "true" {
+			s.DefaultStorageClass = class.Name
+		}
+	}
+	return nil
+}
+
+// refusalPeriod is how often events of one cluster are read at most.
+const refusalPeriod = 3 * time.Second
+
+// refusals remembers when events of a cluster were last read, and what they said.
+type refusals struct {
+	mu   sync.Mutex
+	last map[types.UID]refusalRead
+}
+
+type refusalRead struct {
+	at    time.Time
+	found []snapshot.Refusal
+}
+
+// Forget drops what is remembered of a cluster.
+func (o *Observer) Forget(cluster types.UID) {
+	o.refusals.mu.Lock()
+	defer o.refusals.mu.Unlock()
+	delete(o.refusals.last, cluster)
+}
+
+// Refusals adds what other controllers could not create for the cluster. They say so in Events only.
+//
+// +kubebuilder:rbac:groups="",resources=events,verbs=list
+func (o *Observer) Refusals(ctx context.Context, s *snapshot.Cluster, now time.Time) error {
+	o.refusals.mu.Lock()
+	last, known := o.refusals.last[s.Object.UID]
+	o.refusals.mu.Unlock()
+	if !known || now.Sub(last.at) >= refusalPeriod {
+		found, err := o.readRefusals(ctx, s)
+		if err != nil {
+			return err
+		}
+		last = refusalRead{at: now, found: found}
+		o.refusals.mu.Lock()
+		if o.refusals.last == nil {
+			o.refusals.last = map[types.UID]refusalRead{}
+		}
+		o.refusals.last[s.Object.UID] = last
+		o.refusals.mu.Unlock()
+	}
+	s.Refusals = last.found
+	return nil
+}
+
+func (o *Observer) readRefusals(ctx context.Context, s *snapshot.Cluster) ([]snapshot.Refusal, error) {
+	var found []snapshot.Refusal
+	if s.StatefulSet != nil && podsMissing(s) {
+		event, err := o.latest(ctx, s.Object.Namespace, "StatefulSet", "FailedCreate", func(event *corev1.Event) bool {
+			return event.InvolvedObject.UID == s.StatefulSet.UID
+		})
+		if err != nil {
+			return nil, err
+		}
+		if event != nil {
+			found = append(found, snapshot.Refusal{Object: "Pod", Message: cause(event.Message)})
+		}
+	}
+	claims := map[types.UID]string{}
+	for _, instance := range s.Instances {
+		if instance.Claim != nil && instance.Claim.Status.Phase == corev1.ClaimPending {
+			claims[instance.Claim.UID] = instance.Claim.Name
+		}
+	}
+	if len(claims) == 0 {
+		return found, nil
+	}
+	event, err := o.latest(ctx, s.Object.Namespace, "PersistentVolumeClaim", "ProvisioningFailed", func(event *corev1.Event) bool {
+		return claims[event.InvolvedObject.UID] != ""
+	})
+	if err != nil || event == nil {
+		return found, err
+	}
+	return append(found, snapshot.Refusal{
+		Object:  fmt.Sprintf("PersistentVolumeClaim %q", event.InvolvedObject.Name),
+		Message: event.Message,
+	}), nil
+}
+
+func (o *Observer) latest(
+	ctx context.Context, namespace, kind, reason string, match func(*corev1.Event) bool,
+) (*corev1.Event, error) {
+	events := corev1.EventList{}
+	err := o.Live.List(ctx, &events, client.InNamespace(namespace),
+		client.MatchingFields{"involvedObject.kind": kind, "reason": reason})
+	if err != nil {
+		return nil, fmt.Errorf("listing events: %w", err)
+	}
+	matching := slices.DeleteFunc(events.Items, func(event corev1.Event) bool { return !match(&event) })
+	if len(matching) == 0 {
+		return nil, nil //nolint:nilnil // No event is an answer.
+	}
+	latest := slices.MaxFunc(matching, func(a, b corev1.Event) int {
+		return cmp.Or(eventTime(&a).Compare(eventTime(&b)), strings.Compare(b.Name, a.Name))
+	})
+	return &latest, nil
+}
+
+func eventTime(event *corev1.Event) time.Time {
+	if event.Series != nil {
+		return event.Series.LastObservedTime.Time
+	}
+	if !event.LastTimestamp.IsZero() {
+		return event.LastTimestamp.Time
+	}
+	return event.EventTime.Time
+}
+
+// cause is what the API server said, without what the StatefulSet's controller says around it.
+func cause(message string) string {
+	if _, after, ok := strings.Cut(message, " failed error: "); ok {
+		return after
+	}
+	return message
+}
+
+func podsMissing(s *snapshot.Cluster) bool {
+	pods := int32(0)
+	for _, instance := range s.Instances {
+		if instance.Pod != nil {
+			pods++
+		}
+	}
+	return s.StatefulSet.Spec.Replicas != nil && pods < *s.StatefulSet.Spec.Replicas
+}

@@ -1,0 +1,216 @@
+// Package observe fills a snapshot of one cluster: from the cache, one list
+// per kind, and live only where something is missing.
+package observe
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"slices"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/apis/v1alpha1"
+	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/reconciler/snapshot"
+)
+
+// IndexCluster is the cache's index of objects by the cluster that their label names.
+const IndexCluster = "cluster"
+
+// MetadataKinds are the children of which only metadata is cached: what they hold is compared by the server.
+var MetadataKinds = []schema.GroupVersionKind{
+	corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
+	rbacv1.SchemeGroupVersion.WithKind("Role"),
+	rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
+	corev1.SchemeGroupVersion.WithKind("ConfigMap"),
+	corev1.SchemeGroupVersion.WithKind("Service"),
+	discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"),
+	policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
+	networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"),
+}
+
+// IssuerKind is cached like MetadataKinds, once the API server knows it.
+var IssuerKind = cmv1.SchemeGroupVersion.WithKind(cmv1.IssuerKind)
+
+// IndexByCluster is the function behind IndexCluster.
+func IndexByCluster(object client.Object) []string {
+	if cluster := object.GetLabels()[naming.LabelCluster]; cluster != "" {
+		return []string{cluster}
+	}
+	return nil
+}
+
+// Observer reads facts.
+type Observer struct {
+	// Cache is indexed by IndexCluster and hands out shared objects.
+	Cache client.Reader
+	// Live reads past the cache.
+	Live client.Reader
+	// CertManager says whether the API server knows cert-manager's kinds and the cache has them.
+	CertManager func(context.Context) bool
+
+	refusals refusals
+}
+
+// Facts are the cached objects of one cluster, as they are.
+type Facts struct {
+	cluster      *v1alpha1.PostgresCluster
+	children     map[schema.GroupVersionKind][]metav1.PartialObjectMetadata
+	statefulSets appsv1.StatefulSetList
+	pods         corev1.PodList
+	claims       corev1.PersistentVolumeClaimList
+	certificates cmv1.CertificateList
+	certManager  bool
+}
+
+// Facts lists everything of one cluster from the cache.
+func (o *Observer) Facts(ctx context.Context, cluster *v1alpha1.PostgresCluster) (*Facts, error) {
+	f := &Facts{
+		cluster:     cluster,
+		children:    make(map[schema.GroupVersionKind][]metav1.PartialObjectMetadata, len(MetadataKinds)+1),
+		certManager: o.CertManager(ctx),
+	}
+	options := []client.ListOption{
+		client.InNamespace(cluster.Namespace), client.MatchingFields{IndexCluster: cluster.Name},
+	}
+	lists := []client.ObjectList{&f.statefulSets, &f.pods, &f.claims}
+	kinds := MetadataKinds
+	if f.certManager {
+		lists = append(lists, &f.certificates)
+		kinds = append(slices.Clip(kinds), IssuerKind)
+	}
+	for _, list := range lists {
+		if err := o.Cache.List(ctx, list, options...); err != nil {
+			return nil, fmt.Errorf("listing %T: %w", list, err)
+		}
+	}
+	for _, kind := range kinds {
+		list := metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind)
+		if err := o.Cache.List(ctx, &list, options...); err != nil {
+			return nil, fmt.Errorf("listing %s: %w", kind.Kind, err)
+		}
+		f.children[kind] = list.Items
+	}
+	return f, nil
+}
+
+// Fingerprint changes when any of the facts does.
+func (f *Facts) Fingerprint() uint64 {
+	hash := fnv.New64a()
+	add := func(object metav1.Object) {
+		_, _ = hash.Write([]byte(object.GetUID()))
+		_, _ = hash.Write([]byte(object.GetResourceVersion()))
+	}
+	// Lists come in no order, so each object counts by itself.
+	sum := uint64(0)
+	each := func(object metav1.Object) {
+		hash.Reset()
+		add(object)
+		sum += hash.Sum64()
+	}
+	each(f.cluster)
+	for i := range f.statefulSets.Items {
+		each(&f.statefulSets.Items[i])
+	}
+	for i := range f.pods.Items {
+		each(&f.pods.Items[i])
+	}
+	for i := range f.claims.Items {
+		each(&f.claims.Items[i])
+	}
+	for i := range f.certificates.Items {
+		each(&f.certificates.Items[i])
+	}
+	for _, objects := range f.children {
+		for i := range objects {
+			each(&objects[i])
+		}
+	}
+	if f.certManager {
+		sum++
+	}
+	return sum
+}
+
+// Snapshot orders the facts into a snapshot of a cluster, which is the facts' own with defaults filled in.
+func (f *Facts) Snapshot(cluster *v1alpha1.PostgresCluster) *snapshot.Cluster {
+	s := &snapshot.Cluster{
+		Object: cluster, CertManager: f.certManager, Children: map[snapshot.Key]metav1.Object{},
+	}
+	for kind, objects := range f.children {
+		for i := range objects {
+			addChild(s, kind, &objects[i])
+		}
+	}
+	for i := range f.statefulSets.Items {
+		object := &f.statefulSets.Items[i]
+		if addChild(s, appsv1.SchemeGroupVersion.WithKind("StatefulSet"), object) && object.Name == s.Names().StatefulSet() {
+			s.StatefulSet = object
+		}
+	}
+	for i := range f.certificates.Items {
+		object := &f.certificates.Items[i]
+		if addChild(s, cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateKind), object) {
+			s.Certificates = append(s.Certificates, object)
+		}
+	}
+	f.instances(s)
+	s.Sort()
+	return s
+}
+
+// addChild adds an object unless somebody else controls it: such an object is not there for us, and an apply that
+// expects nothing there will find out about it.
+func addChild(s *snapshot.Cluster, kind schema.GroupVersionKind, object metav1.Object) bool {
+	if controller := metav1.GetControllerOfNoCopy(object); controller != nil && controller.UID != s.Object.UID {
+		return false
+	}
+	s.Children[snapshot.Key{GroupKind: kind.GroupKind(), Name: object.GetName()}] = object
+	return true
+}
+
+func (f *Facts) instances(s *snapshot.Cluster) {
+	index := map[int32]*snapshot.Instance{}
+	instance := func(ordinal int32) *snapshot.Instance {
+		if index[ordinal] == nil {
+			index[ordinal] = &snapshot.Instance{Name: s.Names().Instance(ordinal), Ordinal: ordinal}
+		}
+		return index[ordinal]
+	}
+	for i := range f.pods.Items {
+		pod := &f.pods.Items[i]
+		ordinal, ok := s.Names().Ordinal(pod.Name)
+		if !ok {
+			continue
+		}
+		entry := instance(ordinal)
+		entry.Pod = pod
+		var report contract.Report
+		if text := pod.Annotations[naming.AnnotationReport]; text != "" && json.Unmarshal([]byte(text), &report) == nil {
+			entry.Report = &report
+		}
+	}
+	for i := range f.claims.Items {
+		claim := &f.claims.Items[i]
+		if ordinal, ok := s.Names().PVCOrdinal(claim.Name); ok &&
+			addChild(s, corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), claim) {
+			instance(ordinal).Claim = claim
+		}
+	}
+	for _, entry := range index {
+		s.Instances = append(s.Instances, *entry)
+	}
+}

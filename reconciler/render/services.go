@@ -1,0 +1,73 @@
+package render
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	discoveryv1ac "k8s.io/client-go/applyconfigurations/discovery/v1"
+
+	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/reconciler/snapshot"
+)
+
+func service(s *snapshot.Cluster, name string) *corev1ac.ServiceApplyConfiguration {
+	return corev1ac.Service(name, s.Object.Namespace).
+		WithLabels(labels(s)).
+		WithOwnerReferences(owner(s))
+}
+
+func postgresPort() *corev1ac.ServicePortApplyConfiguration {
+	return corev1ac.ServicePort().
+		WithName(naming.PortPostgresName).
+		WithPort(naming.PortPostgres).
+		WithProtocol(corev1.ProtocolTCP).
+		WithTargetPort(intstr.FromString(naming.PortPostgresName))
+}
+
+// headlessService gives every instance its DNS name, from before it is ready: instances find each other by it.
+func headlessService(s *snapshot.Cluster) *corev1ac.ServiceApplyConfiguration {
+	return service(s, names(s).ServiceHeadless()).WithSpec(corev1ac.ServiceSpec().
+		WithClusterIP(corev1.ClusterIPNone).
+		WithPublishNotReadyAddresses(true).
+		WithSelector(names(s).SelectorLabels()).
+		WithPorts(postgresPort(), corev1ac.ServicePort().
+			WithName(naming.PortAgentName).
+			WithPort(naming.PortAgent).
+			WithProtocol(corev1.ProtocolTCP).
+			WithTargetPort(intstr.FromString(naming.PortAgentName))))
+}
+
+// readWriteService has no selector: the primary's agent writes its EndpointSlice, one object, in one atomic flip.
+func readWriteService(s *snapshot.Cluster) *corev1ac.ServiceApplyConfiguration {
+	return service(s, names(s).ServiceReadWrite()).WithSpec(corev1ac.ServiceSpec().
+		WithType(corev1.ServiceTypeClusterIP).
+		// Without a selector nobody resolves the name of a pod's port.
+		WithPorts(postgresPort().WithTargetPort(intstr.FromInt32(naming.PortPostgres))))
+}
+
+// endpointSlice is the empty frame that the primary's agent fills.
+func endpointSlice(s *snapshot.Cluster) *discoveryv1ac.EndpointSliceApplyConfiguration {
+	return discoveryv1ac.EndpointSlice(names(s).EndpointSlice(), s.Object.Namespace).
+		WithLabels(labels(s)).
+		WithLabels(map[string]string{
+			discoveryv1.LabelServiceName: names(s).ServiceReadWrite(),
+			// Kubernetes leaves alone what others manage.
+			discoveryv1.LabelManagedBy: naming.FieldManagerInstance,
+		}).
+		WithOwnerReferences(owner(s)).
+		WithAddressType(discoveryv1.AddressTypeIPv4)
+}
+
+func readOnlyService(s *snapshot.Cluster) *corev1ac.ServiceApplyConfiguration {
+	selector := names(s).SelectorLabels()
+	selector[naming.LabelRole] = naming.RoleReplica
+	return service(s, names(s).ServiceReadOnly()).WithSpec(corev1ac.ServiceSpec().
+		WithType(corev1.ServiceTypeClusterIP).WithSelector(selector).WithPorts(postgresPort()))
+}
+
+// readService reaches every ready instance, whatever its role: only the primary and replicas that stream are ready.
+func readService(s *snapshot.Cluster) *corev1ac.ServiceApplyConfiguration {
+	return service(s, names(s).ServiceRead()).WithSpec(corev1ac.ServiceSpec().
+		WithType(corev1.ServiceTypeClusterIP).WithSelector(names(s).SelectorLabels()).WithPorts(postgresPort()))
+}

@@ -1,0 +1,66 @@
+package render
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/reconciler/decide"
+	"github.com/acme/pg-operator/reconciler/snapshot"
+)
+
+// statefulSet starts all instances at once and never restarts one by itself: the order is ours (decide), the roles
+// are the agents'.
+func statefulSet(
+	s *snapshot.Cluster, plan decide.Plan, config Config,
+) (*appsv1ac.StatefulSetApplyConfiguration, error) {
+	template, err := podTemplate(s, plan, config)
+	if err != nil {
+		return nil, err
+	}
+	return appsv1ac.StatefulSet(names(s).StatefulSet(), s.Object.Namespace).
+		WithLabels(labels(s)).
+		WithAnnotations(map[string]string{
+			naming.AnnotationGeneration: strconv.FormatInt(s.Object.Generation, 10),
+		}).
+		WithOwnerReferences(owner(s)).
+		WithSpec(appsv1ac.StatefulSetSpec().
+			WithReplicas(plan.Replicas).
+			WithServiceName(names(s).ServiceHeadless()).
+			WithPodManagementPolicy(appsv1.ParallelPodManagement).
+			WithUpdateStrategy(appsv1ac.StatefulSetUpdateStrategy().WithType(appsv1.OnDeleteStatefulSetStrategyType)).
+			WithPersistentVolumeClaimRetentionPolicy(appsv1ac.StatefulSetPersistentVolumeClaimRetentionPolicy().
+				WithWhenDeleted(appsv1.RetainPersistentVolumeClaimRetentionPolicyType).
+				WithWhenScaled(appsv1.RetainPersistentVolumeClaimRetentionPolicyType)).
+			WithRevisionHistoryLimit(2).
+			WithSelector(metav1ac.LabelSelector().WithMatchLabels(names(s).SelectorLabels())).
+			WithTemplate(template).
+			WithVolumeClaimTemplates(volumeClaimTemplate(s, plan))), nil
+}
+
+// podTemplate carries its own hash, so that a pod made from an older one is known by its annotation, whatever
+// admission policies change in the pod itself.
+func podTemplate(
+	s *snapshot.Cluster, plan decide.Plan, config Config,
+) (*corev1ac.PodTemplateSpecApplyConfiguration, error) {
+	template := corev1ac.PodTemplateSpec().
+		WithLabels(labels(s)).
+		WithAnnotations(map[string]string{"kubectl.kubernetes.io/default-container": naming.ContainerPostgres}).
+		WithSpec(podSpec(s, plan, config))
+	data, err := json.Marshal(template)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the pod template: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	return template.WithAnnotations(map[string]string{
+		naming.AnnotationTemplateHash: hex.EncodeToString(sum[:8]),
+	}), nil
+}

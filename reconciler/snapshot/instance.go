@@ -1,0 +1,97 @@
+package snapshot
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/instance/contract"
+)
+
+// Ready says that the kubelet finds the instance ready: it accepts connections and, as a replica, streams.
+func (i Instance) Ready() bool {
+	if i.Pod == nil || i.Terminating() {
+		return false
+	}
+	for _, condition := range i.Pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// Terminating says that the pod is being deleted.
+func (i Instance) Terminating() bool { return i.Pod != nil && !i.Pod.DeletionTimestamp.IsZero() }
+
+// Running says that the postgres container runs, ready or not.
+func (i Instance) Running() bool {
+	state, ok := i.container(naming.ContainerPostgres)
+	return ok && state.State.Running != nil
+}
+
+// Failed says that the agent cannot go on without help.
+func (i Instance) Failed() bool {
+	return i.Report != nil && i.Report.State == contract.StateFailed
+}
+
+// TemplateHash is the hash of the template that the pod was made from.
+func (i Instance) TemplateHash() string {
+	if i.Pod == nil {
+		return ""
+	}
+	return i.Pod.Annotations[naming.AnnotationTemplateHash]
+}
+
+// Capacity of the instance's volume.
+func (i Instance) Capacity() (size resource.Quantity, known bool) {
+	if i.Claim == nil {
+		return size, false
+	}
+	size, known = i.Claim.Status.Capacity[corev1.ResourceStorage]
+	return size, known
+}
+
+// Requested size of the instance's volume.
+func (i Instance) Requested() (size resource.Quantity, known bool) {
+	if i.Claim == nil {
+		return size, false
+	}
+	size, known = i.Claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	return size, known
+}
+
+// DataSystemID is the system identifier of the data in the instance's volume.
+func (i Instance) DataSystemID() string {
+	if i.Report != nil && i.Report.SystemID != "" {
+		return i.Report.SystemID
+	}
+	return i.claimAnnotation(naming.AnnotationSystemID)
+}
+
+// DataVersion is the major version of the data in the instance's volume.
+func (i Instance) DataVersion() string {
+	if i.Report != nil && i.Report.DataVersion != "" {
+		return i.Report.DataVersion
+	}
+	return i.claimAnnotation(naming.AnnotationDataVersion)
+}
+
+func (i Instance) claimAnnotation(name string) string {
+	if i.Claim == nil {
+		return ""
+	}
+	return i.Claim.Annotations[name]
+}
+
+func (i Instance) container(name string) (corev1.ContainerStatus, bool) {
+	if i.Pod == nil {
+		return corev1.ContainerStatus{}, false
+	}
+	for _, status := range i.Pod.Status.ContainerStatuses {
+		if status.Name == name {
+			return status, true
+		}
+	}
+	return corev1.ContainerStatus{}, false
+}

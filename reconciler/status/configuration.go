@@ -1,0 +1,55 @@
+package status
+
+import (
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	v1alpha1ac "github.com/acme/pg-operator/apis/applyconfiguration/apis/v1alpha1"
+	"github.com/acme/pg-operator/apis/v1alpha1"
+)
+
+// Configuration is the whole status as an apply configuration. It names the cluster's UID, so that it can never reach
+// another cluster of the same name.
+func Configuration(
+	cluster *v1alpha1.PostgresCluster, status *v1alpha1.PostgresClusterStatus,
+) *v1alpha1ac.PostgresClusterApplyConfiguration {
+	ac := v1alpha1ac.PostgresClusterStatus().
+		WithObservedGeneration(status.ObservedGeneration).
+		WithReplicas(*status.Replicas).
+		WithReadyReplicas(*status.ReadyReplicas).
+		WithSelector(status.Selector)
+	setUnlessEmpty(&ac.Version, status.Version)
+	setUnlessEmpty(&ac.Primary, status.Primary)
+	setUnlessEmpty(&ac.SystemID, status.SystemID)
+	setUnlessEmpty(&ac.ProvisionedStorage, status.ProvisionedStorage)
+	for i := range status.Conditions {
+		c := &status.Conditions[i]
+		ac.WithConditions(metav1ac.Condition().
+			WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).WithMessage(c.Message).
+			WithObservedGeneration(c.ObservedGeneration).WithLastTransitionTime(c.LastTransitionTime))
+	}
+	for _, instance := range status.Instances {
+		entry := v1alpha1ac.InstanceStatus().WithName(instance.Name).WithRole(instance.Role).WithState(instance.State)
+		if instance.Timeline != 0 {
+			entry.WithTimeline(instance.Timeline)
+		}
+		setUnlessEmpty(&entry.Message, instance.Message)
+		ac.WithInstances(entry)
+	}
+	for _, step := range status.Plan {
+		ac.WithPlan(v1alpha1ac.PlannedStep().
+			WithInstance(step.Instance).WithAction(step.Action).WithReason(step.Reason))
+	}
+	if last := status.LastFailover; last != nil {
+		record := v1alpha1ac.FailoverRecord().WithFrom(last.From).WithTo(last.To)
+		setUnlessEmpty(&record.Cause, last.Cause)
+		record.PromotedTime, record.LostBytes = last.PromotedTime, last.LostBytes
+		ac.WithLastFailover(record)
+	}
+	return v1alpha1ac.PostgresCluster(cluster.Name, cluster.Namespace).WithUID(cluster.UID).WithStatus(ac)
+}
+
+func setUnlessEmpty(field **string, value string) {
+	if value != "" {
+		*field = &value
+	}
+}

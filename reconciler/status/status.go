@@ -1,0 +1,168 @@
+// Package status words what was observed, planned and applied: it computes
+// the status of a cluster and the events of its transitions. It is pure.
+package status
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/acme/pg-operator/apis/v1alpha1"
+	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/reconciler/apply"
+	"github.com/acme/pg-operator/reconciler/decide"
+	"github.com/acme/pg-operator/reconciler/snapshot"
+)
+
+// Event is a transition worth telling.
+type Event struct {
+	// Type is corev1.EventTypeNormal or corev1.EventTypeWarning.
+	Type    string
+	Reason  string
+	Action  string
+	Message string
+}
+
+// Compute words the status of a cluster. It starts from the stored one: a condition that stays keeps its time.
+func Compute(
+	s *snapshot.Cluster, plan decide.Plan, result *apply.Result, now time.Time,
+) (v1alpha1.PostgresClusterStatus, []Event) {
+	stored := &s.Object.Status
+	status := v1alpha1.PostgresClusterStatus{
+		Conditions:         slices.Clone(stored.Conditions),
+		ObservedGeneration: s.Object.Generation,
+		Selector:           labels.SelectorFromSet(s.Names().SelectorLabels()).String(),
+		LastFailover:       stored.LastFailover.DeepCopy(),
+		SystemID:           plan.SystemID,
+		Plan:               plan.Steps,
+	}
+	status.Version, _ = s.DataVersion()
+	if primary, known := s.Primary(); known {
+		status.Primary = primary.Name
+	}
+	if size, known := s.ProvisionedStorage(); known {
+		status.ProvisionedStorage = size.String()
+	}
+	instances(s, &status)
+
+	v := judge(s, plan, result, now, storedReason(stored))
+	for _, condition := range v.conditions() {
+		condition.ObservedGeneration = s.Object.Generation
+		condition.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+		condition.Message = limit(condition.Message)
+		meta.SetStatusCondition(&status.Conditions, condition)
+	}
+	slices.SortFunc(status.Conditions, func(a, b metav1.Condition) int { return order(a.Type) - order(b.Type) })
+	return status, events(stored, &status, plan, result)
+}
+
+// instances lists the instances that exist or shall exist.
+func instances(s *snapshot.Cluster, status *v1alpha1.PostgresClusterStatus) {
+	var pods, ready int32
+	for _, instance := range s.Instances {
+		if instance.Pod == nil {
+			if instance.Ordinal >= s.WantedReplicas() {
+				continue // Only its volume is kept.
+			}
+			status.Instances = append(status.Instances, v1alpha1.InstanceStatus{
+				Name: instance.Name, Role: v1alpha1.InstanceRoleUnknown, State: "Missing",
+			})
+			continue
+		}
+		pods++
+		if instance.Ready() {
+			ready++
+		}
+		status.Instances = append(status.Instances, instanceStatus(instance))
+	}
+	status.Replicas, status.ReadyReplicas = &pods, &ready
+}
+
+func instanceStatus(instance snapshot.Instance) v1alpha1.InstanceStatus {
+	entry := v1alpha1.InstanceStatus{Name: instance.Name, Role: v1alpha1.InstanceRoleUnknown, State: "Pending"}
+	if instance.Running() {
+		entry.State = string(contract.StateStarting)
+	}
+	if report := instance.Report; report != nil {
+		if report.Role != "" {
+			entry.Role = v1alpha1.InstanceRole(report.Role)
+		}
+		entry.State, entry.Timeline, entry.Message = string(report.State), report.Timeline, limit(report.Message)
+	}
+	if instance.Terminating() {
+		entry.State = "Terminating"
+	}
+	return entry
+}
+
+// conditionTypes are always all present, in this order.
+var conditionTypes = []string{
+	v1alpha1.ConditionReady, v1alpha1.ConditionProgressing, v1alpha1.ConditionDegraded,
+	v1alpha1.ConditionStalled, v1alpha1.ConditionPaused,
+}
+
+func order(conditionType string) int {
+	if i := slices.Index(conditionTypes, conditionType); i >= 0 {
+		return i
+	}
+	return len(conditionTypes)
+}
+
+func storedReason(stored *v1alpha1.PostgresClusterStatus) string {
+	if ready := meta.FindStatusCondition(stored.Conditions, v1alpha1.ConditionReady); ready != nil {
+		return ready.Reason
+	}
+	return ""
+}
+
+// events tell of changes of the Ready condition, of restarts and of fields that were taken back.
+func events(
+	stored, status *v1alpha1.PostgresClusterStatus, plan decide.Plan, result *apply.Result,
+) []Event {
+	var events []Event
+	before := meta.FindStatusCondition(stored.Conditions, v1alpha1.ConditionReady)
+	after := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	if before == nil || before.Reason != after.Reason || before.Status != after.Status {
+		event := Event{Type: corev1.EventTypeNormal, Reason: after.Reason, Action: "Reconcile", Message: after.Message}
+		if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionStalled) ||
+			meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDegraded) {
+			event.Type = corev1.EventTypeWarning
+		}
+		events = append(events, event)
+	}
+	if stored.Primary != status.Primary && status.Primary != "" {
+		events = append(events, Event{
+			Type: corev1.EventTypeNormal, Reason: "PrimaryChanged", Action: "Observe",
+			Message: fmt.Sprintf("instance %s is the primary", status.Primary),
+		})
+	}
+	if plan.Restart != nil {
+		events = append(events, Event{
+			Type: corev1.EventTypeNormal, Reason: "InstanceRestarted", Action: "Restart",
+			Message: fmt.Sprintf("instance %s is restarted: %s", plan.Restart.Instance, plan.Restart.Reason),
+		})
+	}
+	for _, taken := range result.TakenBack {
+		events = append(events, Event{
+			Type: corev1.EventTypeWarning, Reason: "FieldTakenBack", Action: "Apply",
+			Message: fmt.Sprintf("%s %s was changed by another field manager and was set back: %s; change the "+
+				"PostgresCluster instead", taken.Kind, taken.Name, apply.Describe(taken.Conflicts)),
+		})
+	}
+	return events
+}
+
+// limit keeps texts within what the schema allows.
+func limit(text string) string {
+	const most = 1024
+	runes := []rune(text)
+	if len(runes) <= most {
+		return text
+	}
+	return string(runes[:most-1]) + "…"
+}

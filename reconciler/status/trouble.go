@@ -1,0 +1,178 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmetav1 "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/acme/pg-operator/apis/v1alpha1"
+	"github.com/acme/pg-operator/reconciler/apply"
+	"github.com/acme/pg-operator/reconciler/decide"
+	"github.com/acme/pg-operator/reconciler/snapshot"
+)
+
+// findTrouble finds the first thing that keeps the cluster from its spec, and whether somebody must act.
+func findTrouble(
+	s *snapshot.Cluster, plan decide.Plan, result *apply.Result, now time.Time,
+) (trouble decide.Block, stalled bool) {
+	if len(s.Invalid) > 0 {
+		return invalidSpec(s), true
+	}
+	for i := range result.Failures {
+		if block, stalled := failureTrouble(&result.Failures[i]); block.Reason != "" {
+			return block, stalled
+		}
+	}
+	for _, find := range []func() decide.Block{
+		func() decide.Block { return storageClassTrouble(s) },
+		func() decide.Block { return refusalTrouble(s) },
+		func() decide.Block { return claimTrouble(s) },
+		func() decide.Block { return podTrouble(s) },
+		func() decide.Block { return certificateTrouble(s, now) },
+	} {
+		if trouble = find(); trouble.Reason != "" {
+			return trouble, true
+		}
+	}
+	if len(plan.Blocks) > 0 {
+		return plan.Blocks[0], true
+	}
+	return decide.Block{}, false
+}
+
+// invalidSpec names paths and rules, never values.
+func invalidSpec(s *snapshot.Cluster) decide.Block {
+	lines := make([]string, 0, len(s.Invalid))
+	for _, err := range s.Invalid {
+		lines = append(lines, fmt.Sprintf("%s (%s)", err.Field, strings.ToLower(err.Type.String())))
+	}
+	slices.Sort(lines)
+	return decide.Block{Reason: v1alpha1.ReasonInvalidSpec, Message: "the spec breaks rules that admission checks, " +
+		"so nothing is changed until it is corrected: " + strings.Join(slices.Compact(lines), ", ")}
+}
+
+// failureTrouble words a child that could not be applied. What passes by itself is no trouble.
+func failureTrouble(f *apply.Failure) (block decide.Block, stalled bool) {
+	object := fmt.Sprintf("%s %q: ", f.Kind, f.Name)
+	switch f.Class {
+	case apply.ClassForeign:
+		return decide.Block{Reason: v1alpha1.ReasonNameConflict, Message: object + f.Message}, true
+	case apply.ClassContested:
+		return decide.Block{Reason: v1alpha1.ReasonContested, Message: object + f.Message}, true
+	case apply.ClassFieldConflict:
+		return decide.Block{Reason: v1alpha1.ReasonFieldConflict, Message: object + f.Message}, true
+	case apply.ClassQuota:
+		return decide.Block{Reason: v1alpha1.ReasonQuotaExceeded, Message: object + f.Message}, true
+	case apply.ClassForbidden:
+		if f.Kind == "PersistentVolumeClaim" && strings.Contains(f.Message, "resize") {
+			return decide.Block{Reason: v1alpha1.ReasonResizeRefused, Message: object + f.Message +
+				"; set spec.storage back to what is provisioned, or allow the StorageClass to expand volumes"}, true
+		}
+		return decide.Block{Reason: v1alpha1.ReasonForbidden, Message: object + f.Message}, true
+	case apply.ClassNoKind:
+		if strings.HasSuffix(f.Group, "cert-manager.io") {
+			return decide.Block{Reason: v1alpha1.ReasonCertManagerMissing, Message: fmt.Sprintf(
+				"%sthe API server does not know the kind %s of %s: install cert-manager; the cluster goes on by itself then",
+				object, f.Kind, f.Group)}, true
+		}
+		return decide.Block{Reason: v1alpha1.ReasonUnsupportedByServer, Message: object + f.Message}, true
+	case apply.ClassUnsupported:
+		return decide.Block{Reason: v1alpha1.ReasonUnsupportedByServer, Message: object + f.Message}, true
+	case apply.ClassInvalid, apply.ClassInternal:
+		return decide.Block{Reason: v1alpha1.ReasonApplyFailed, Message: object + f.Message}, true
+	case apply.ClassTransient:
+		// The text of a failed call is not stable (ports, times): the log has it.
+		return decide.Block{Reason: v1alpha1.ReasonApplyFailed, Message: object + "could not be applied; it is tried again"}, false
+	default:
+		return decide.Block{}, false
+	}
+}
+
+func storageClassTrouble(s *snapshot.Cluster) decide.Block {
+	for _, instance := range s.Instances {
+		claim := instance.Claim
+		if claim == nil || claim.Status.Phase != corev1.ClaimPending || claim.Spec.VolumeName != "" {
+			continue
+		}
+		switch class := claim.Spec.StorageClassName; {
+		case class == nil && s.DefaultStorageClass == "":
+			return decide.Block{Reason: v1alpha1.ReasonStorageClassMissing, Message: fmt.Sprintf(
+				"PersistentVolumeClaim %q: no StorageClass is marked as the default: mark one, or create a new "+
+					"PostgresCluster with spec.storageClassName", claim.Name)}
+		case class != nil && *class != "" && !slices.Contains(s.StorageClasses, *class):
+			return decide.Block{Reason: v1alpha1.ReasonStorageClassMissing, Message: fmt.Sprintf(
+				"PersistentVolumeClaim %q: StorageClass %q does not exist: create it, or re-create the PostgresCluster with "+
+					"one that exists", claim.Name, *class)}
+		}
+	}
+	return decide.Block{}
+}
+
+// refusalTrouble words what other controllers could not create for us.
+func refusalTrouble(s *snapshot.Cluster) decide.Block {
+	for _, refusal := range s.Refusals {
+		reason := v1alpha1.ReasonForbidden
+		switch {
+		case strings.HasPrefix(refusal.Object, "PersistentVolumeClaim"):
+			reason = v1alpha1.ReasonVolumeNotBound
+		case apply.QuotaText(refusal.Message):
+			reason = v1alpha1.ReasonQuotaExceeded
+		case !strings.Contains(refusal.Message, "forbidden"):
+			reason = v1alpha1.ReasonInstanceFailed
+		}
+		return decide.Block{Reason: reason, Message: refusal.Object + ": " + refusal.Message}
+	}
+	return decide.Block{}
+}
+
+// claimTrouble words volumes that could not be grown.
+func claimTrouble(s *snapshot.Cluster) decide.Block {
+	for _, instance := range s.Instances {
+		if instance.Claim == nil {
+			continue
+		}
+		for _, condition := range instance.Claim.Status.Conditions {
+			if condition.Status == corev1.ConditionTrue && (condition.Type == corev1.PersistentVolumeClaimControllerResizeError ||
+				condition.Type == corev1.PersistentVolumeClaimNodeResizeError) {
+				return decide.Block{Reason: v1alpha1.ReasonResizeRefused, Message: fmt.Sprintf(
+					"PersistentVolumeClaim %q: %s", instance.Claim.Name, condition.Message)}
+			}
+		}
+	}
+	return decide.Block{}
+}
+
+// certificateGrace is how long a certificate may take before it is called a trouble.
+const certificateGrace = 10 * time.Second
+
+func certificateTrouble(s *snapshot.Cluster, now time.Time) decide.Block {
+	for _, certificate := range s.Certificates {
+		if now.Sub(certificate.CreationTimestamp.Time) < certificateGrace || certificateReady(certificate) {
+			continue
+		}
+		message := "cert-manager has not issued it yet: see whether cert-manager runs"
+		for _, condition := range certificate.Status.Conditions {
+			if condition.Type == cmv1.CertificateConditionReady && condition.Message != "" {
+				message = "cert-manager has not issued it: " + condition.Message
+			}
+		}
+		return decide.Block{
+			Reason: v1alpha1.ReasonCertificateNotReady, Message: fmt.Sprintf("Certificate %q: %s", certificate.Name, message),
+		}
+	}
+	return decide.Block{}
+}
+
+func certificateReady(certificate *cmv1.Certificate) bool {
+	for _, condition := range certificate.Status.Conditions {
+		if condition.Type == cmv1.CertificateConditionReady {
+			return condition.Status == cmmetav1.ConditionTrue
+		}
+	}
+	return false
+}

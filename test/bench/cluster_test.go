@@ -119,10 +119,10 @@ func write(b *testing.B, cluster *localcluster.Cluster, object *v1alpha1.Postgre
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, err := conn.Exec(b.Context(), "drop table if exists ledger"); err != nil {
+	if _, err = conn.Exec(b.Context(), "drop table if exists ledger"); err != nil {
 		b.Fatal(err)
 	}
-	if err := conn.Close(b.Context()); err != nil {
+	if err = conn.Close(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	writes, err := ledger.Start(context.Background(), ledger.Postgres(config))

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -61,7 +60,7 @@ func TestNodes(t *testing.T) {
 	d.awaitStreaming(0, 1, readyTimeout)
 	eventually(t, readyTimeout, secondNode+" is ready", func(ctx context.Context) (bool, string) {
 		node := &corev1.Node{}
-		if err := cluster.Client.Get(ctx, client.ObjectKey(types.NamespacedName{Name: secondNode}), node); err != nil {
+		if err := cluster.Client.Get(ctx, client.ObjectKey{Name: secondNode}, node); err != nil {
 			return false, err.Error()
 		}
 		for _, condition := range node.Status.Conditions {

@@ -17,9 +17,9 @@ import (
 // databases must not notice. It runs alone.
 func TestWithoutOperator(t *testing.T) {
 	cluster := environment(t)
-	d := newDatabase(t, cluster, "alone", replicas(2))
-	d.awaitReady(readyTimeout)
-	l := d.write()
+	db := newDatabase(t, cluster, "alone", replicas(2))
+	db.awaitReady(readyTimeout)
+	l := db.write()
 	processes, err := cluster.OperatorReplicas(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func TestWithoutOperator(t *testing.T) {
 	})
 
 	t.Run("stopped", func(t *testing.T) {
-		d := d.in(t)
+		d := db.in(t)
 		if err := cluster.ScaleOperator(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func TestWithoutOperator(t *testing.T) {
 	})
 
 	t.Run("re-installed", func(t *testing.T) {
-		d := d.in(t)
+		d := db.in(t)
 		before := d.podsAndRestarts(2)
 		if err := cluster.UninstallOperator(t.Context()); err != nil {
 			t.Fatal(err)
@@ -74,8 +74,8 @@ func TestWithoutOperator(t *testing.T) {
 			t.Errorf("the installation touched the database: pods %s, before %s", got, before)
 		}
 	})
-	d.awaitWrites(l, 15*time.Second)
-	d.verify(l)
+	db.awaitWrites(l, 15*time.Second)
+	db.verify(l)
 }
 
 // in is the same database under another test's control.

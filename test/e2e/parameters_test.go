@@ -16,12 +16,12 @@ import (
 func TestParameters(t *testing.T) {
 	cluster := environment(t)
 	t.Parallel()
-	d := newDatabase(t, cluster, "settings", replicas(2))
-	d.awaitReady(readyTimeout)
-	l := d.write()
+	db := newDatabase(t, cluster, "settings", replicas(2))
+	db.awaitReady(readyTimeout)
+	l := db.write()
 
 	t.Run("by a reload", func(t *testing.T) {
-		d := d.in(t)
+		d := db.in(t)
 		pods, started := d.podsAndRestarts(2), d.startTimes()
 		d.mustPatchSpec(map[string]any{"parameters": map[string]string{"work_mem": "7MB"}})
 		d.awaitReady(readyTimeout)
@@ -33,7 +33,7 @@ func TestParameters(t *testing.T) {
 	})
 
 	t.Run("by restarts, replicas first", func(t *testing.T) {
-		d := d.in(t)
+		d := db.in(t)
 		before := d.startTimes()
 		d.mustPatchSpec(map[string]any{"parameters": map[string]string{"max_connections": "50"}})
 		d.awaitSetting(0, "max_connections", "50")
@@ -50,7 +50,7 @@ func TestParameters(t *testing.T) {
 	})
 
 	t.Run("refused by PostgreSQL", func(t *testing.T) {
-		d := d.in(t)
+		d := db.in(t)
 		// Only the server knows which files of abbreviations it has, so admission cannot refuse this.
 		d.mustPatchSpec(map[string]any{"parameters": map[string]string{"timezone_abbreviations": "nowhere", "work_mem": "9MB"}})
 		eventually(t, 30*time.Second, "a condition that names the refused setting", func(ctx context.Context) (bool, string) {
@@ -72,8 +72,8 @@ func TestParameters(t *testing.T) {
 		d.mustPatchSpec(map[string]any{"parameters": map[string]any{"timezone_abbreviations": nil}})
 		d.awaitReady(readyTimeout)
 	})
-	d.awaitWrites(l, 30*time.Second)
-	d.verify(l)
+	db.awaitWrites(l, 30*time.Second)
+	db.verify(l)
 }
 
 // awaitSetting waits until a setting is in force on an instance.

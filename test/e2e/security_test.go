@@ -82,7 +82,7 @@ func checkAgentRights(d *database) {
 				Namespace: d.namespace, Verb: test.verb, Group: test.group, Resource: test.resource, Name: test.name,
 			},
 		}}
-		if err := agent.Create(d.t.Context(), review); err != nil {
+		if err = agent.Create(d.t.Context(), review); err != nil {
 			d.t.Fatal(err)
 		}
 		if review.Status.Allowed != test.allowed {

@@ -159,7 +159,7 @@ func checkReplicationByCertificate(d *database) {
 	if err != nil {
 		d.t.Fatalf("replication with the client certificate: %v", err)
 	}
-	defer conn.Close(context.Background())
+	defer func() { _ = conn.Close(context.Background()) }()
 	results, err := conn.Exec(d.t.Context(), "IDENTIFY_SYSTEM").ReadAll()
 	if err != nil || len(results) != 1 || string(results[0].Rows[0][0]) != d.object().Status.SystemID {
 		d.t.Errorf("IDENTIFY_SYSTEM with the client certificate: %v, %v", results, err)

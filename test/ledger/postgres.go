@@ -20,16 +20,19 @@ func Postgres(config *pgx.ConnConfig) Connect {
 
 type session struct{ conn *pgx.Conn }
 
+// Prepare implements Session.
 func (s session) Prepare(ctx context.Context) error {
 	_, err := s.conn.Exec(ctx, "create table if not exists ledger (id bigint primary key, written timestamptz not null default now())")
 	return err
 }
 
+// Insert implements Session.
 func (s session) Insert(ctx context.Context, id int64) error {
 	_, err := s.conn.Exec(ctx, "insert into ledger (id) values ($1)", id)
 	return err
 }
 
+// IDs implements Session.
 func (s session) IDs(ctx context.Context) ([]int64, error) {
 	rows, err := s.conn.Query(ctx, "select id from ledger order by id")
 	if err != nil {
@@ -38,6 +41,7 @@ func (s session) IDs(ctx context.Context) ([]int64, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
+// Close implements Session.
 func (s session) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

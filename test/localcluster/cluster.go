@@ -15,9 +15,8 @@ import (
 	"strings"
 	"sync"
 
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"

@@ -20,7 +20,7 @@ func TestLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.LoadImage(t.Context(), "no-postgres"); err != nil {
+	if err = c.LoadImage(t.Context(), "no-postgres"); err != nil {
 		t.Error(err)
 	}
 	namespace := c.Namespace(t, "live")
@@ -33,13 +33,13 @@ func TestLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	client := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // Only whether somebody answers.
-	if err := client.HandshakeContext(t.Context()); err != nil {
+	if err = client.HandshakeContext(t.Context()); err != nil {
 		t.Errorf("the API server's ClusterIP does not answer: %v", err)
 	}
 	dir := t.TempDir()
-	if err := c.CollectLogs(t.Context(), dir, namespace); err != nil {
+	if err = c.CollectLogs(t.Context(), dir, namespace); err != nil {
 		t.Error(err)
 	}
 	for _, name := range []string{namespace + ".yaml", "cluster/nodes.txt"} {

@@ -2,6 +2,7 @@ package localcluster
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,11 +77,11 @@ func (c *Cluster) deleteNamespace(t testing.TB, namespace *corev1.Namespace) {
 
 // remaining says what keeps a namespace from ending.
 func remaining(namespace corev1.Namespace) string {
-	text := string(namespace.Status.Phase)
+	texts := []string{string(namespace.Status.Phase)}
 	for _, condition := range namespace.Status.Conditions {
 		if condition.Status == corev1.ConditionTrue {
-			text += "; " + condition.Message
+			texts = append(texts, condition.Message)
 		}
 	}
-	return text
+	return strings.Join(texts, "; ")
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -28,7 +27,7 @@ const (
 	OperatorNamespace  = "pg-operator-system"
 	OperatorDeployment = "pg-operator"
 	// operatorImage is the image in config/default, imageRepository what stands for it here.
-	operatorImage   = "docker.io/library/pg-operator"
+	operatorImage   = "pg-operator"
 	imageRepository = "registry.local/pg-operator"
 )
 
@@ -139,7 +138,7 @@ func (c *Cluster) withManifests(reference string, use func(overlay string) error
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	base, err := filepath.Rel(dir, filepath.Join(c.root, "config", "default"))
 	if err != nil {
 		return err
@@ -167,17 +166,11 @@ func (c *Cluster) operatorReady(ctx context.Context) error {
 	}
 	_, err = Wait(ctx, rolloutTimeout, "the operator's webhooks answer", func(ctx context.Context) (bool, string) {
 		probe := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "admission-probe"}}
-		err := c.Client.Create(ctx, probe, client.DryRunAll)
-		if err == nil {
-			if probe.Spec.Version == "" {
-				return false, "an omitted spec.version is not filled in yet"
-			}
-			return true, ""
+		refusal := c.Client.Create(ctx, probe, client.DryRunAll)
+		if refusal != nil {
+			return false, refusal.Error()
 		}
-		if apierrors.IsAlreadyExists(err) {
-			return true, ""
-		}
-		return false, err.Error()
+		return probe.Spec.Version != "", "an omitted spec.version is not filled in"
 	})
 	return err
 }

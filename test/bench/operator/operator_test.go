@@ -41,13 +41,13 @@ func BenchmarkHundredClusters(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer func() {
-		if err := plane.Stop(); err != nil {
-			b.Error(err)
+	b.Cleanup(func() {
+		if stopped := plane.Stop(); stopped != nil {
+			b.Error(stopped)
 		}
-	}()
+	})
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}
-	if err := plane.Client.Create(b.Context(), namespace); err != nil {
+	if err = plane.Client.Create(b.Context(), namespace); err != nil {
 		b.Fatal(err)
 	}
 	process := startOperator(b, plane)
@@ -60,14 +60,14 @@ func BenchmarkHundredClusters(b *testing.B) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: fmt.Sprintf("db-%03d", i)},
 			Spec:       v1alpha1.PostgresClusterSpec{Replicas: &replicas, Version: "17", Storage: "1Gi"},
 		}
-		if err := plane.Client.Create(b.Context(), object); err != nil {
+		if err = plane.Client.Create(b.Context(), object); err != nil {
 			b.Fatal(err)
 		}
 	}
 	_, err = localcluster.Wait(b.Context(), waitTimeout, "a StatefulSet per cluster", func(ctx context.Context) (bool, string) {
 		sets := &appsv1.StatefulSetList{}
-		err := plane.Client.List(ctx, sets, client.InNamespace(namespace.Name))
-		return len(sets.Items) == clusters, fmt.Sprintf("%d StatefulSets, %v", len(sets.Items), err)
+		listed := plane.Client.List(ctx, sets, client.InNamespace(namespace.Name))
+		return len(sets.Items) == clusters, fmt.Sprintf("%d StatefulSets, %v", len(sets.Items), listed)
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -97,14 +97,14 @@ func startOperator(b *testing.B, plane *controlplane.ControlPlane) int {
 		"--operator-image=registry.local/pg-operator:bench", "--metrics-bind-address=0", "--health-probe-bind-address=0")
 	operator.Stdout, operator.Stderr = log, log
 	operator.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := operator.Start(); err != nil {
+	if err = operator.Start(); err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
 		_ = operator.Process.Signal(syscall.SIGTERM) // it may have ended by itself, which Wait tells
-		if err := operator.Wait(); err != nil {
+		if ended := operator.Wait(); ended != nil {
 			text, _ := os.ReadFile(log.Name())
-			b.Errorf("operator: %v\n%s", err, text[max(0, len(text)-4096):])
+			b.Errorf("operator: %v\n%s", ended, text[max(0, len(text)-4096):])
 		}
 	})
 	_, err = localcluster.Wait(b.Context(), time.Minute, "the operator watches PostgresClusters", func(context.Context) (bool, string) {

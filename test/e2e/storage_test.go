@@ -72,7 +72,7 @@ func TestGrowthRefused(t *testing.T) {
 	beyondCore(t)
 	t.Parallel()
 	class := "fixed"
-	d := newDatabase(t, cluster, "fixed", func(spec *v1alpha1.PostgresClusterSpec) { spec.StorageClassName = &class })
+	d := newDatabase(t, cluster, "rigid", func(spec *v1alpha1.PostgresClusterSpec) { spec.StorageClassName = &class })
 	d.awaitReady(readyTimeout)
 	pods, set := d.podUIDs(1), d.statefulSet().UID
 

@@ -110,8 +110,8 @@ type PostgresClusterSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(([a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?|\\\\[[a-fA-F0-9:]+\\\\])(:[0-9]+)?/)?[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*(:[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127})?(@[a-z0-9]+([+._-][a-z0-9]+)*:[a-fA-F0-9]{32,})?$')",message="must be an image reference such as registry.example.com/postgres:17 or postgres@sha256:0123..."
 	Image string `json:"image,omitempty"`
 
-	// resources are the compute resources of the postgres container. Requests must not exceed limits; a memory
-	// limit must be at least 64Mi; claims are not supported.
+	// resources are the compute resources of the postgres container.
+	// Requests must not exceed limits, and a memory limit must be at least 64Mi. Claims are not supported.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.claims) || self.claims.size() == 0",fieldPath=".claims",reason=FieldValueForbidden,message="claims are not supported"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage'].all(r, !(r in self.requests) || quantity(string(self.requests[r])).compareTo(quantity('0')) >= 0)",fieldPath=".requests",message="must not be negative"
@@ -127,8 +127,8 @@ type PostgresClusterSpec struct {
 	// +kubebuilder:validation:MaxProperties=256
 	Parameters map[string]string `json:"parameters,omitempty"`
 
-	// affinity steers the scheduling of the instances. Unless podAntiAffinity is set here, instances
-	// prefer different nodes.
+	// affinity steers the scheduling of the instances.
+	// Unless podAntiAffinity is set here, instances prefer different nodes.
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
 
@@ -138,7 +138,8 @@ type PostgresClusterSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 
-	// topologySpreadConstraints of the instances' pods. An empty labelSelector selects this cluster's instances.
+	// topologySpreadConstraints of the instances' pods.
+	// An empty labelSelector selects this cluster's instances.
 	// +optional
 	// +listType=map
 	// +listMapKey=topologyKey

@@ -312,3 +312,7 @@ func warningClient(t *testing.T, warnings rest.WarningHandler) client.Client {
 	}
 	return c
 }
+
+func unmarshal(text string, u *unstructured.Unstructured) error {
+	return yaml.Unmarshal([]byte(text), &u.Object)
+}

@@ -27,17 +27,18 @@ type PostgresClusterSpecApplyConfiguration struct {
 	// image is the container image of PostgreSQL; its major version must be spec.version.
 	// The operator's image for the version when omitted.
 	Image *string `json:"image,omitempty"`
-	// resources are the compute resources of the postgres container. Requests must not exceed limits; a memory
-	// limit must be at least 64Mi; claims are not supported.
+	// resources are the compute resources of the postgres container.
+	// Requests must not exceed limits, and a memory limit must be at least 64Mi. Claims are not supported.
 	Resources *v1.ResourceRequirementsApplyConfiguration `json:"resources,omitempty"`
 	// parameters are settings of postgresql.conf, as text.
 	Parameters map[string]string `json:"parameters,omitempty"`
-	// affinity steers the scheduling of the instances. Unless podAntiAffinity is set here, instances
-	// prefer different nodes.
+	// affinity steers the scheduling of the instances.
+	// Unless podAntiAffinity is set here, instances prefer different nodes.
 	Affinity *v1.AffinityApplyConfiguration `json:"affinity,omitempty"`
 	// tolerations of the instances' pods.
 	Tolerations []v1.TolerationApplyConfiguration `json:"tolerations,omitempty"`
-	// topologySpreadConstraints of the instances' pods. An empty labelSelector selects this cluster's instances.
+	// topologySpreadConstraints of the instances' pods.
+	// An empty labelSelector selects this cluster's instances.
 	TopologySpreadConstraints []v1.TopologySpreadConstraintApplyConfiguration `json:"topologySpreadConstraints,omitempty"`
 	// nodeSelector restricts the instances to nodes with these labels.
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`

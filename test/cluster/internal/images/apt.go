@@ -96,7 +96,7 @@ func parseList(content string) []aptEntry {
 		}
 		signed := ""
 		if options, after, found := strings.Cut(rest, "]"); found {
-			for _, option := range strings.Fields(strings.TrimLeft(options, " [")) {
+			for option := range strings.FieldsSeq(strings.TrimLeft(options, " [")) {
 				if path, ok := strings.CutPrefix(option, "signed-by="); ok {
 					signed = path
 				}
@@ -115,9 +115,9 @@ func parseList(content string) []aptEntry {
 // into the file itself is left to apt's defaults.
 func parseSources(content string) []aptEntry {
 	var entries []aptEntry
-	for _, stanza := range strings.Split(content, "\n\n") {
+	for stanza := range strings.SplitSeq(content, "\n\n") {
 		fields := map[string]string{}
-		for _, line := range strings.Split(stanza, "\n") {
+		for line := range strings.SplitSeq(stanza, "\n") {
 			if strings.HasPrefix(line, "#") || strings.HasPrefix(line, " ") {
 				continue
 			}
@@ -131,8 +131,8 @@ func parseSources(content string) []aptEntry {
 		if !usable {
 			continue
 		}
-		for _, uri := range strings.Fields(fields["uris"]) {
-			for _, suite := range strings.Fields(fields["suites"]) {
+		for uri := range strings.FieldsSeq(fields["uris"]) {
+			for suite := range strings.FieldsSeq(fields["suites"]) {
 				entries = append(entries, aptEntry{uri: uri, suite: suite, signed: fields["signed-by"]})
 			}
 		}
@@ -155,7 +155,7 @@ func transportOptions(dump string) []string {
 		"Acquire::http::", "Acquire::https::", "Acquire::Check-Valid-Until ", "Acquire::Check-Date ", "Acquire::Retries ",
 	}
 	var options []string
-	for _, line := range strings.Split(dump, "\n") {
+	for line := range strings.SplitSeq(dump, "\n") {
 		wanted := slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(line, prefix) })
 		if wanted && !strings.HasSuffix(line, ` "";`) {
 			options = append(options, strings.TrimSuffix(line, ";"))

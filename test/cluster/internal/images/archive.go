@@ -56,7 +56,7 @@ func architectureOf(binary string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	program, err := elf.NewFile(file)
 	if err != nil {
 		return "", fmt.Errorf("%s is not a Linux program (%w); build it with GOOS=linux", binary, err)

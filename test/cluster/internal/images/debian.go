@@ -74,7 +74,7 @@ func (r debianPostgres) build(ctx context.Context, b builder, workDir, archive s
 	if err != nil {
 		return err
 	}
-	if err := bootstrap(ctx, b, arguments); err != nil {
+	if err = bootstrap(ctx, b, arguments); err != nil {
 		return err
 	}
 	version, err := r.verify(versions)
@@ -166,7 +166,7 @@ func (r debianPostgres) verify(path string) (string, error) {
 // serverVersion finds the version in the output of `postgres --version`, for
 // example "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)".
 func serverVersion(output string) (string, error) {
-	for _, line := range strings.Split(output, "\n") {
+	for line := range strings.SplitSeq(output, "\n") {
 		if rest, found := strings.CutPrefix(line, "postgres (PostgreSQL) "); found {
 			version, _, _ := strings.Cut(rest, " ")
 			return version, nil
@@ -190,13 +190,14 @@ func references(tags []string, version string) []string {
 // postgresConfig is the configuration of a PostgreSQL image whose programs are
 // in the directories of the given majors, the server's first.
 func postgresConfig(version string, majors ...string) v1.Config {
-	path := ""
+	path := make([]string, 0, len(majors)+1)
 	for _, major := range majors {
-		path += "/usr/lib/postgresql/" + major + "/bin:"
+		path = append(path, "/usr/lib/postgresql/"+major+"/bin")
 	}
+	path = append(path, "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 	return v1.Config{
 		Env: []string{
-			"PATH=" + path + "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+			"PATH=" + strings.Join(path, ":"),
 			"LANG=C.UTF-8", "PG_MAJOR=" + majors[0], "PG_VERSION=" + version,
 		},
 		Cmd:        []string{"postgres"},

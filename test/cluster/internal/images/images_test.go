@@ -32,7 +32,7 @@ func open(t *testing.T, archive, reference string) (v1.Image, map[string]*tar.He
 		t.Fatalf("%s in %s: %v", reference, archive, err)
 	}
 	content := mutate.Extract(image)
-	defer content.Close()
+	defer func() { _ = content.Close() }()
 	files := map[string]*tar.Header{}
 	for reader := tar.NewReader(content); ; {
 		header, err := reader.Next()

@@ -25,7 +25,7 @@ func (r embeddedPostgres) repack(packed, layer string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer in.Close()
+	defer func() { _ = in.Close() }()
 	unzipped, err := gzip.NewReader(bufio.NewReader(in))
 	if err != nil {
 		return err

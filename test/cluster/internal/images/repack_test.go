@@ -47,7 +47,7 @@ func TestRepack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer layer.Close()
+	defer func() { _ = layer.Close() }()
 	got := map[string]string{}
 	for reader := tar.NewReader(layer); ; {
 		header, err := reader.Next()

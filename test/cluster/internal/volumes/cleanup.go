@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
@@ -36,8 +37,8 @@ func unmountBelow(dir string) error {
 	}
 	var failed []error
 	// Later mounts may lie on top of earlier ones.
-	for i := len(mounts) - 1; i >= 0; i-- {
-		point := mounts[i].Mountpoint
+	for _, mount := range slices.Backward(mounts) {
+		point := mount.Mountpoint
 		err := unix.Unmount(point, 0)
 		if errors.Is(err, unix.EBUSY) {
 			// A process that is still ending has a file open; the kernel
@@ -71,7 +72,7 @@ func detachBelow(ctx context.Context, dir string) error {
 // devicesBelow selects from losetup's list the devices of files below dir.
 func devicesBelow(list, dir string) []string {
 	var devices []string
-	for _, line := range strings.Split(list, "\n") {
+	for line := range strings.SplitSeq(list, "\n") {
 		device, file, found := strings.Cut(line, " ")
 		if found && strings.HasPrefix(file, dir+string(filepath.Separator)) {
 			devices = append(devices, device)

@@ -31,7 +31,7 @@ func NewDisks(dir string) (*Disks, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(absolute, 0o711); err != nil {
+	if err = os.MkdirAll(absolute, 0o711); err != nil {
 		return nil, fmt.Errorf("volume directory: %w", err)
 	}
 	// The kernel lists mounts by their real paths.
@@ -57,7 +57,7 @@ func (d *Disks) Create(ctx context.Context, name string, bytes int64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, err := os.Stat(d.image(name)); errors.Is(err, os.ErrNotExist) {
-		if err := d.format(ctx, name, bytes); err != nil {
+		if err = d.format(ctx, name, bytes); err != nil {
 			return err
 		}
 	} else if err != nil {
@@ -77,7 +77,7 @@ func (d *Disks) format(ctx context.Context, name string, bytes int64) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(partial)
+	defer func() { _ = os.Remove(partial) }()
 	if err := errors.Join(file.Truncate(bytes), file.Close()); err != nil {
 		return fmt.Errorf("size the image of volume %s to %d bytes: %w", name, bytes, err)
 	}
@@ -124,11 +124,11 @@ func (d *Disks) Grow(ctx context.Context, name string, bytes int64) error {
 		return err
 	}
 	if info.Size() < bytes {
-		if err := os.Truncate(d.image(name), bytes); err != nil {
+		if err = os.Truncate(d.image(name), bytes); err != nil {
 			return fmt.Errorf("enlarge the image of volume %s to %d bytes: %w", name, bytes, err)
 		}
 	}
-	if err := d.mount(ctx, name); err != nil {
+	if err = d.mount(ctx, name); err != nil {
 		return err
 	}
 	device, err := output(ctx, "losetup", "--noheadings", "--output", "NAME", "--associated", d.image(name))

@@ -39,7 +39,7 @@ func fill(t *testing.T, path string) (written int64, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	// Allocation without content: it is what ENOSPC is decided on, and the
 	// image below stays sparse.
 	const chunk = 16 << 20
@@ -88,7 +88,7 @@ func TestDiskLife(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer open.Close()
+	defer func() { _ = open.Close() }()
 	for range 2 {
 		if err := disks.Grow(ctx, name, 3*MinBytes); err != nil {
 			t.Fatal(err)
@@ -103,7 +103,9 @@ func TestDiskLife(t *testing.T) {
 	if err := disks.Grow(ctx, name, MinBytes); err != nil {
 		t.Errorf("growing to less than it has: %v", err)
 	}
-	open.Close()
+	if err := open.Close(); err != nil {
+		t.Error(err)
+	}
 
 	for range 2 {
 		if err := disks.Delete(ctx, name); err != nil {

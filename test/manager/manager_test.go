@@ -1,0 +1,132 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/acme/pg-operator/apis/v1alpha1"
+)
+
+// From nothing to the first admission: issued, served, ready, trusted, called.
+func TestInstall(t *testing.T) {
+	v := installed(t)
+	if err := admits(t.Context()); err == nil {
+		t.Fatal("a PostgresCluster was admitted though no webhook runs")
+	}
+	o := launch(t, v.dir)
+	o.serve(t)
+	eventually(t, admits)
+
+	// The webhook's own answer, and not only the schema's: both mistakes in one.
+	bad := &v1alpha1.PostgresCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "bad"},
+		Spec:       v1alpha1.PostgresClusterSpec{Parameters: map[string]string{"fsync": "off"}},
+	}
+	err := plane.Client.Create(t.Context(), bad, client.DryRunAll)
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.parameters[fsync]") {
+		t.Fatalf("fsync=off: %v", err)
+	}
+}
+
+func TestNoCertificateNoStart(t *testing.T) {
+	o := launch(t, t.TempDir())
+	if code := o.exit(t, 20*time.Second); code == 0 {
+		t.Error("the exit code is 0")
+	}
+	if log := o.log(); !strings.Contains(log, "webhook certificate") {
+		t.Errorf("the log does not say what is missing:\n%s", log)
+	}
+}
+
+// A certificate that the API server would refuse makes the operator unready, and a good one ready again.
+func TestReadinessNeedsTheRightName(t *testing.T) {
+	v := installed(t)
+	o := launch(t, v.dir, "--webhook-service-name=another")
+	eventually(t, func(ctx context.Context) error {
+		code, _, err := get(ctx, "http://"+o.probe+"/healthz")
+		if err == nil && code != http.StatusOK {
+			err = fmt.Errorf("healthz answers %d", code)
+		}
+		return err
+	})
+	eventually(t, func(ctx context.Context) error {
+		if err := o.ready(ctx); err == nil || !strings.Contains(err.Error(), "[-]webhook") {
+			return fmt.Errorf("readiness says %v", err)
+		}
+		return nil
+	})
+	if code := o.stop(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// Two operators; the leader is asked to end while objects are admitted.
+func TestHandover(t *testing.T) {
+	v := installed(t)
+	first := launch(t, v.dir)
+	first.serve(t)
+	holder := leads(t, "")
+	second := launch(t, v.dir)
+	second.serve(t)
+
+	load := startLoad(t, admits)
+	load.passes(t, 40)
+	// Kubernetes takes a pod out of the Service while its preStop hook holds the signal back.
+	tunnel.remove(first.webhook)
+	load.passes(t, 40)
+	asked := time.Now()
+	if code := first.stop(t); code != 0 {
+		t.Errorf("exit code %d after SIGTERM", code)
+	}
+	stopped := time.Now()
+	leads(t, holder)
+	taken := time.Since(stopped)
+	load.passes(t, 40)
+	load.stop(t)
+	t.Logf("stopped in %s, the Lease taken %s later", stopped.Sub(asked).Round(time.Millisecond), taken.Round(time.Millisecond))
+	if taken > 3*time.Second {
+		t.Errorf("the Lease was taken %s after its holder ended, want 3s at most", taken)
+	}
+	if code := second.stop(t); code != 0 {
+		t.Errorf("exit code %d of the second", code)
+	}
+	found, err := lease(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found.Spec.HolderIdentity != nil && *found.Spec.HolderIdentity != "" {
+		t.Errorf("%s still holds the Lease", *found.Spec.HolderIdentity)
+	}
+}
+
+// A leader that loses its Lease ends with an error, at once, so that two never reconcile.
+func TestLostLease(t *testing.T) {
+	v := installed(t)
+	o := launch(t, v.dir)
+	o.serve(t)
+	leads(t, "")
+	eventually(t, func(ctx context.Context) error {
+		found, err := lease(ctx)
+		if err != nil {
+			return err
+		}
+		thief, now := "thief", metav1.NowMicro()
+		found.Spec.HolderIdentity, found.Spec.RenewTime = &thief, &now
+		return plane.Client.Update(ctx, found)
+	})
+	// The deadline of a renewal is 10 s.
+	if code := o.exit(t, 20*time.Second); code == 0 {
+		t.Error("the exit code is 0")
+	}
+	if !strings.Contains(o.log(), "leader election lost") {
+		t.Error("the log does not say why")
+	}
+}

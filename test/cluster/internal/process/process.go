@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/acme/pg-operator/test/cluster/internal/layout"
 )
@@ -103,6 +106,11 @@ func (t *Table) start(spec Spec, hash string) error {
 	command.Env = append(environment(), nameEnv+"="+spec.Name, layout.MarkerEnv+"="+layout.StateDir)
 	command.Env = append(command.Env, spec.Env...)
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	// A file that the caller left open for us, such as the lock of flock(1),
+	// must not stay open, and locked, for as long as the cluster runs.
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("keep open files from %s: %w", spec.Name, err)
+	}
 	if err := command.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", spec.Name, err)
 	}

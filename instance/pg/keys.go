@@ -2,8 +2,10 @@ package pg
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -73,4 +75,27 @@ func (k Keys) Load() (tls.Certificate, *x509.CertPool, error) {
 		return tls.Certificate{}, nil, errors.New(k.Authority() + " has no certificate")
 	}
 	return certificate, pool, nil
+}
+
+// Serial is the serial number of the certificate, in hexadecimal.
+func (k Keys) Serial() (string, error) {
+	certificate, _, err := k.Load()
+	if err != nil {
+		return "", err
+	}
+	return certificate.Leaf.SerialNumber.Text(16), nil
+}
+
+// Fingerprint identifies the contents of files; one that is missing counts as empty.
+func Fingerprint(paths ...string) string {
+	sum := sha256.New()
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			content = nil
+		}
+		fmt.Fprintf(sum, "%d:", len(content))
+		sum.Write(content)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
 }

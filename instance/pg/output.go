@@ -117,3 +117,9 @@ func containsAny(s string, words []string) bool {
 	}
 	return false
 }
+
+// hopelessWords are in troubles of a replica that waiting does not cure.
+var hopelessWords = []string{"has already been removed", "timeline", "ahead of the WAL flush position", "can no longer", "invalidated", "identifier differs"}
+
+// Hopeless tells whether a trouble of the WAL receiver is one that waiting does not cure.
+func Hopeless(trouble string) bool { return containsAny(trouble, hopelessWords) }

@@ -59,8 +59,8 @@ SELECT pg_is_in_recovery(),
        coalesce(r.flushed_lsn, pg_last_wal_receive_lsn(), '0/0')::text,
        coalesce(pg_last_wal_replay_lsn(), '0/0')::text,
        coalesce(r.status = 'streaming', false),
-       coalesce(r.received_tli, 0)
-FROM (SELECT 1) AS one LEFT JOIN pg_stat_get_wal_receiver() AS r ON r.pid IS NOT NULL`
+       greatest(coalesce(r.received_tli, 0), c.timeline_id, coalesce(m.min_recovery_end_timeline, 0))
+FROM pg_control_checkpoint() AS c CROSS JOIN pg_control_recovery() AS m LEFT JOIN pg_stat_get_wal_receiver() AS r ON r.pid IS NOT NULL`
 
 // Observe asks a server how it does.
 func Observe(ctx context.Context, conn *pgx.Conn) (Observation, error) {

@@ -1,0 +1,147 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/instance/lease"
+	"github.com/acme/pg-operator/postgres"
+)
+
+// ErrConflict tells that somebody else wrote the Lease since it was read.
+var ErrConflict = errors.New("the Lease was written by somebody else")
+
+// leaseStore keeps the object that was last read or written: an Update has to send all of it.
+type leaseStore struct {
+	mu   sync.Mutex
+	last *coordinationv1.Lease
+}
+
+// Lease reads the Lease, live.
+func (c *Client) Lease(ctx context.Context) (lease.Lease, error) {
+	object, err := c.clientset.CoordinationV1().Leases(c.pod.Namespace).Get(ctx, c.cluster.Lease(), metav1.GetOptions{})
+	if err != nil {
+		return lease.Lease{}, err
+	}
+	return c.lease.keep(object)
+}
+
+// UpdateLease writes the Lease if it still is as l.Version says, and returns it as written. ErrConflict means that it
+// is not. duration is told to those who read the Lease.
+func (c *Client) UpdateLease(ctx context.Context, l lease.Lease, duration time.Duration) (lease.Lease, error) {
+	object, err := c.lease.prepare(l, duration, metav1.NowMicro())
+	if err != nil {
+		return lease.Lease{}, err
+	}
+	written, err := c.clientset.CoordinationV1().Leases(c.pod.Namespace).
+		Update(ctx, object, metav1.UpdateOptions{FieldManager: naming.FieldManagerInstance})
+	if apierrors.IsConflict(err) {
+		return lease.Lease{}, ErrConflict
+	}
+	if err != nil {
+		return lease.Lease{}, err
+	}
+	return c.lease.keep(written)
+}
+
+func (s *leaseStore) keep(object *coordinationv1.Lease) (lease.Lease, error) {
+	l, err := decodeLease(object)
+	if err != nil {
+		return lease.Lease{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = object
+	return l, nil
+}
+
+func (s *leaseStore) prepare(l lease.Lease, duration time.Duration, now metav1.MicroTime) (*coordinationv1.Lease, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == nil || s.last.ResourceVersion != l.Version {
+		return nil, ErrConflict
+	}
+	object := s.last.DeepCopy()
+	encodeLease(l, object)
+	seconds := int32(duration / time.Second)
+	object.Spec.LeaseDurationSeconds = &seconds
+	object.Spec.RenewTime = &now
+	if s.last.Spec.HolderIdentity == nil || *s.last.Spec.HolderIdentity != l.Holder {
+		object.Spec.AcquireTime = &now
+	}
+	return object, nil
+}
+
+func encodeLease(l lease.Lease, object *coordinationv1.Lease) {
+	object.Spec.HolderIdentity = &l.Holder
+	object.Spec.LeaseTransitions = &l.Term
+	if object.Annotations == nil {
+		object.Annotations = map[string]string{}
+	}
+	timeline := ""
+	if l.Timeline != 0 {
+		timeline = strconv.FormatUint(uint64(l.Timeline), 10)
+	}
+	for name, value := range map[string]string{
+		naming.AnnotationLeaseSystemID: l.SystemID,
+		naming.AnnotationLeaseTimeline: timeline,
+		naming.AnnotationLeaseWALLSN:   position(l.WALLSN),
+		naming.AnnotationLeaseMembers:  strings.Join(l.Members, ","),
+		naming.AnnotationLeaseReleased: position(l.Released),
+	} {
+		if value == "" {
+			delete(object.Annotations, name)
+			continue
+		}
+		object.Annotations[name] = value
+	}
+}
+
+func position(l postgres.LSN) string {
+	if l == 0 {
+		return ""
+	}
+	return l.String()
+}
+
+func decodeLease(object *coordinationv1.Lease) (lease.Lease, error) {
+	l := lease.Lease{Version: object.ResourceVersion, SystemID: object.Annotations[naming.AnnotationLeaseSystemID]}
+	if object.Spec.HolderIdentity != nil {
+		l.Holder = *object.Spec.HolderIdentity
+	}
+	if object.Spec.LeaseTransitions != nil {
+		l.Term = *object.Spec.LeaseTransitions
+	}
+	if members := object.Annotations[naming.AnnotationLeaseMembers]; members != "" {
+		l.Members = strings.Split(members, ",")
+	}
+	if text := object.Annotations[naming.AnnotationLeaseTimeline]; text != "" {
+		timeline, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			return lease.Lease{}, fmt.Errorf("annotation %s of the Lease: %w", naming.AnnotationLeaseTimeline, err)
+		}
+		l.Timeline = postgres.Timeline(timeline)
+	}
+	for name, lsn := range map[string]*postgres.LSN{
+		naming.AnnotationLeaseWALLSN: &l.WALLSN, naming.AnnotationLeaseReleased: &l.Released,
+	} {
+		if text := object.Annotations[name]; text != "" {
+			parsed, err := postgres.ParseLSN(text)
+			if err != nil {
+				return lease.Lease{}, fmt.Errorf("annotation %s of the Lease: %w", name, err)
+			}
+			*lsn = parsed
+		}
+	}
+	return l, nil
+}

@@ -1,0 +1,190 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/acme/pg-operator/instance/agent"
+	"github.com/acme/pg-operator/instance/kube"
+	"github.com/acme/pg-operator/instance/lease"
+	"github.com/acme/pg-operator/postgres"
+)
+
+// defaultLeaseSeconds is the Lease's duration until the configuration says another.
+const defaultLeaseSeconds = 10
+
+// A free Lease is looked at often at first, because somebody is about to take it.
+const (
+	freeInterval    = 200 * time.Millisecond
+	freeIntervalMax = 2 * time.Second
+)
+
+// keeper reads the Lease, and renews it while this incarnation holds it. It shares nothing with the main loop that
+// could hold it up.
+type keeper struct {
+	runner   *Runner
+	identity string
+	poked    chan struct{}
+
+	// mu is held during a call, so that there is one at a time.
+	mu   sync.Mutex
+	last lease.Lease
+	// known: last was read from the API server.
+	known bool
+}
+
+func newKeeper(r *Runner) *keeper {
+	return &keeper{
+		runner: r, poked: make(chan struct{}, 1),
+		identity: lease.Identity(r.options.Instance, r.options.Incarnation),
+	}
+}
+
+// poke has the Lease read or renewed now.
+func (k *keeper) poke() {
+	select {
+	case k.poked <- struct{}{}:
+	default:
+	}
+}
+
+func (k *keeper) run(ctx context.Context) {
+	wait := freeInterval
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		poked := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-k.poked:
+			poked = true
+		}
+		held, err := k.look(ctx)
+		switch {
+		case held != "":
+			wait = k.duration() / 3
+		case poked:
+			wait = freeInterval
+		default:
+			wait = min(wait*3/2, freeIntervalMax)
+		}
+		if err != nil && ctx.Err() == nil {
+			k.runner.log.Error(err, "Failed to read or renew the Lease")
+			wait = k.duration() / 6
+		}
+		timer.Reset(wait)
+	}
+}
+
+func (k *keeper) duration() time.Duration {
+	k.runner.mu.Lock()
+	defer k.runner.mu.Unlock()
+	if config := k.runner.facts.Config; config != nil {
+		return time.Duration(config.LeaseDurationSeconds) * time.Second
+	}
+	return defaultLeaseSeconds * time.Second
+}
+
+// look renews the Lease if this incarnation holds it, else reads it. It returns who holds it.
+func (k *keeper) look(ctx context.Context) (holder string, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.known && k.last.Holder == k.identity {
+		err = k.write(ctx, k.last)
+		if !errors.Is(err, kube.ErrConflict) {
+			return k.last.Holder, err
+		}
+		// A mere conflict is re-read; the next renewal follows at once if the Lease is still held.
+		if err = k.read(ctx); err == nil && k.last.Holder == k.identity {
+			err = k.write(ctx, k.last)
+		}
+		return k.last.Holder, err
+	}
+	err = k.read(ctx)
+	return k.last.Holder, err
+}
+
+// Take takes the Lease as it was last read, or learns that somebody else did.
+func (k *keeper) Take(ctx context.Context) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	err := k.write(ctx, k.last.Taken(k.identity))
+	if errors.Is(err, kube.ErrConflict) {
+		return k.read(ctx)
+	}
+	return err
+}
+
+// Release notes in the Lease that the log ended at end in good order. The holder stays, because no other instance
+// may take over in its absence yet.
+func (k *keeper) Release(ctx context.Context, end postgres.LSN) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.known || k.last.Holder != k.identity {
+		return nil
+	}
+	l := k.last
+	l.Released = end
+	return k.write(ctx, l)
+}
+
+func (k *keeper) read(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, k.duration()/6)
+	defer cancel()
+	l, err := k.runner.kube.Lease(ctx)
+	if err != nil {
+		return err
+	}
+	k.learn(l)
+	return nil
+}
+
+func (k *keeper) write(ctx context.Context, l lease.Lease) error {
+	duration := k.duration()
+	ctx, cancel := context.WithTimeout(ctx, duration/6)
+	defer cancel()
+	written, err := k.runner.kube.UpdateLease(ctx, k.annotate(l), duration)
+	if err != nil {
+		return err
+	}
+	k.learn(written)
+	return nil
+}
+
+// annotate adds what the holder knows of its database.
+func (k *keeper) annotate(l lease.Lease) lease.Lease {
+	r := k.runner
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if config := r.facts.Config; config != nil {
+		l.Members = config.Members
+	}
+	if data := r.facts.Data; data.Present && !data.Torn && l.SystemID == "" {
+		l.SystemID = data.SystemID
+	}
+	l.Timeline = max(l.Timeline, r.facts.KnownTimeline())
+	if r.facts.Server.Accepting && !r.observed.Recovering {
+		l.WALLSN = max(l.WALLSN, r.observed.Written)
+	}
+	return l
+}
+
+// learn tells the main loop what the Lease says, if that is news.
+func (k *keeper) learn(l lease.Lease) {
+	news := !k.known || l.Holder != k.last.Holder || l.Term != k.last.Term || l.SystemID != k.last.SystemID
+	k.last, k.known = l, true
+	if !news {
+		return
+	}
+	r := k.runner
+	r.log.Info("Lease changed", "holder", l.Holder, "term", l.Term, "systemID", l.SystemID)
+	r.mu.Lock()
+	r.memory.Lease = &l
+	r.remember()
+	r.mu.Unlock()
+	r.update(func(f *agent.Facts) { f.Lease, f.LeaseKnown = l, true })
+}

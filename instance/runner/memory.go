@@ -1,0 +1,85 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/instance/lease"
+	"github.com/acme/pg-operator/instance/pg"
+)
+
+// memory is what an agent must know when the API server does not answer, and what must survive it. It is kept on
+// the data volume and has no secrets.
+type memory struct {
+	// Config that was last in force.
+	Config *contract.Config `json:"config,omitempty"`
+	// Lease as last seen.
+	Lease *lease.Lease `json:"lease,omitempty"`
+	// LastOrder that was carried out.
+	LastOrder string `json:"lastOrder,omitempty"`
+	// Good are settings that PostgreSQL started with.
+	Good *goodSettings `json:"good,omitempty"`
+}
+
+type goodSettings struct {
+	Parameters map[string]string `json:"parameters"`
+	HBA        []string          `json:"hba"`
+	Hash       string            `json:"hash"`
+}
+
+func recall(volume pg.Volume) (memory, error) {
+	var m memory
+	content, err := os.ReadFile(volume.StateFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	if err != nil {
+		return m, err
+	}
+	if err := json.Unmarshal(content, &m); err != nil {
+		return memory{}, fmt.Errorf("cannot read %s: %w", volume.StateFile(), err)
+	}
+	return m, nil
+}
+
+// remember has the memory written soon. The caller holds mu, which no disk may hold up.
+func (r *Runner) remember() {
+	select {
+	case r.unsaved <- struct{}{}:
+	default:
+	}
+}
+
+// keepMemory writes the memory whenever it changed, until ctx ends.
+func (r *Runner) keepMemory(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.unsaved:
+		}
+		if err := r.saveMemory(); err != nil {
+			// Only a later API outage together with a restart would miss it.
+			r.log.Error(err, "Failed to write the agent's memory")
+		}
+	}
+}
+
+// saveMemory writes the memory, once the volume is the agent's.
+func (r *Runner) saveMemory() error {
+	r.mu.Lock()
+	locked := r.locked
+	content, err := json.Marshal(r.memory)
+	r.mu.Unlock()
+	if err != nil || !locked {
+		return err
+	}
+	r.saving.Lock()
+	defer r.saving.Unlock()
+	return pg.WriteFile(r.options.Volume.StateFile(), content)
+}

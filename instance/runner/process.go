@@ -1,0 +1,269 @@
+package runner
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/acme/pg-operator/instance/agent"
+	"github.com/acme/pg-operator/instance/pg"
+	"github.com/acme/pg-operator/postgres"
+)
+
+// starts counts what the next start has to take into account.
+type starts struct {
+	// failed in a row, crashed since the last quiet time.
+	failed, crashed int
+	// at is when the server last began to accept connections.
+	at time.Time
+}
+
+const (
+	// broken is how many starts in a row fail before the data is suspected.
+	broken = 3
+	// quiet is how long a server runs before earlier crashes are forgotten.
+	quiet = time.Minute
+	// silence is how long a replica may be without its primary before it asks why.
+	silence = 3 * time.Second
+)
+
+// How often a server is observed: often while something is awaited of it.
+const (
+	observeSoon    = 50 * time.Millisecond
+	observeSlow    = time.Second
+	observeTimeout = 5 * time.Second
+)
+
+// launch makes a started postmaster the instance's, and watches it until it ends.
+func (r *Runner) launch(p *pg.Process, replica bool, ending string) {
+	r.mu.Lock()
+	r.process, r.expected = p, false
+	r.mu.Unlock()
+	r.update(func(f *agent.Facts) {
+		f.Server = agent.Server{Up: true, Replica: replica, LastError: ending}
+		f.Provisioned = false
+	})
+	go func() {
+		watch, cancel := context.WithCancel(r.work)
+		go r.watchServer(watch, p)
+		<-p.Done()
+		cancel()
+		r.ended(p)
+	}()
+}
+
+// ended notes the end of a postmaster, and how soon the next may be started.
+func (r *Runner) ended(p *pg.Process) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.process != p {
+		return
+	}
+	r.process = nil
+	old, ending := r.facts.Server, p.Ending()
+	r.facts.Server = agent.Server{LastError: ending}
+	r.observed = pg.Observation{}
+	defer r.poke()
+	if r.expected {
+		r.facts.Server.LastError = ""
+		return
+	}
+	r.log.Info("PostgreSQL ended unexpectedly", "reason", ending)
+	task := agent.TaskStartPrimary
+	if old.Replica {
+		task = agent.TaskStartReplica
+	}
+	if r.starts.at.IsZero() {
+		if r.settingsFailed(ending) {
+			return
+		}
+		r.starts.failed++
+		r.facts.Server.Broken = r.starts.failed >= broken
+		r.fail(task, ending)
+		return
+	}
+	if time.Since(r.starts.at) > quiet {
+		r.starts.crashed = 0
+	}
+	r.starts.at = time.Time{}
+	r.starts.crashed++
+	if r.starts.crashed > 1 {
+		r.fail(task, ending)
+	}
+}
+
+// watchServer keeps the facts about a running server.
+func (r *Runner) watchServer(ctx context.Context, p *pg.Process) {
+	w := serverWatch{runner: r, process: p, quietSince: time.Now()}
+	defer w.close()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		timer.Reset(w.look(ctx))
+	}
+}
+
+// serverWatch is the observation of one postmaster.
+type serverWatch struct {
+	runner  *Runner
+	process *pg.Process
+	conn    *pgx.Conn
+	// quietSince is since when a replica has not been streaming; it is zero while it does.
+	quietSince time.Time
+	// slotsAt is when the slots were last looked at.
+	slotsAt time.Time
+}
+
+func (w *serverWatch) close() {
+	if w.conn != nil {
+		_ = w.conn.Close(context.Background())
+		w.conn = nil
+	}
+}
+
+// look observes the server once, and says how soon to do so again.
+func (w *serverWatch) look(ctx context.Context) time.Duration {
+	if w.conn == nil && !w.process.Ready() {
+		w.starting()
+		return polling
+	}
+	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
+	defer cancel()
+	observed, err := w.observe(ctx)
+	if err != nil {
+		w.close()
+		if ctx.Err() == nil || ctx.Err() == context.DeadlineExceeded {
+			w.runner.notAccepting(w.process, err)
+		}
+		return observeSoon
+	}
+	return w.learn(ctx, observed)
+}
+
+func (w *serverWatch) observe(ctx context.Context) (pg.Observation, error) {
+	if w.conn == nil {
+		conn, err := w.runner.server().Connect(ctx, postgres.RoleSuperuser)
+		if err != nil {
+			return pg.Observation{}, err
+		}
+		w.conn = conn
+	}
+	return pg.Observe(ctx, w.conn)
+}
+
+// starting is for a server that does not accept connections yet. A replica may wait for log that it will never get.
+func (w *serverWatch) starting() {
+	trouble := w.process.ReceiverTrouble()
+	if time.Since(w.quietSince) < silence || !pg.Hopeless(trouble) {
+		return
+	}
+	w.runner.updateServer(w.process, func(f *agent.Facts) { f.Server.Silent, f.Server.LastError = true, trouble })
+}
+
+// learn turns an observation into facts.
+func (w *serverWatch) learn(ctx context.Context, o pg.Observation) time.Duration {
+	if o.Streaming || !o.Recovering {
+		w.quietSince = time.Time{}
+	} else if w.quietSince.IsZero() {
+		w.quietSince = time.Now()
+	}
+	quiet := !w.quietSince.IsZero()
+	silent := quiet && time.Since(w.quietSince) > silence
+	trouble := ""
+	if quiet {
+		trouble = w.process.ReceiverTrouble()
+	}
+	slotsDue := w.slotsDue(ctx, o)
+	w.runner.updateServer(w.process, func(f *agent.Facts) {
+		if !f.Server.Accepting {
+			w.runner.accepted()
+		}
+		w.runner.observed = o
+		f.Server.Accepting, f.Server.Recovering, f.Server.Streaming = true, o.Recovering, o.Streaming
+		f.Server.Silent, f.Server.LastError, f.Server.Timeline = silent, trouble, o.Timeline
+		f.ProvisionDue = f.ProvisionDue || slotsDue
+		if o.Streaming {
+			f.Diagnosis = agent.Diagnosis{}
+		}
+	})
+	if quiet && !silent {
+		return observeSoon
+	}
+	return observeSlow
+}
+
+// slotsInterval is how often a primary looks whether its replication slots are as they should be.
+const slotsInterval = 3 * time.Second
+
+func (w *serverWatch) slotsDue(ctx context.Context, o pg.Observation) bool {
+	if o.Recovering || time.Since(w.slotsAt) < slotsInterval {
+		return false
+	}
+	w.slotsAt = time.Now()
+	w.runner.mu.Lock()
+	slots := w.runner.slots()
+	w.runner.mu.Unlock()
+	due, err := pg.SlotsDue(ctx, w.conn, slots)
+	if err != nil {
+		w.runner.log.Error(err, "Failed to look at the replication slots")
+	}
+	return due
+}
+
+// updateServer changes facts about a postmaster, if it still is the instance's. The main loop is only woken by news.
+func (r *Runner) updateServer(p *pg.Process, change func(f *agent.Facts)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.process != p {
+		return
+	}
+	server, due := r.facts.Server, r.facts.ProvisionDue
+	change(&r.facts)
+	if r.facts.Server != server || r.facts.ProvisionDue != due {
+		r.poke()
+	}
+}
+
+// accepted notes that a start succeeded. The caller holds mu.
+func (r *Runner) accepted() {
+	r.starts.failed, r.starts.at = 0, time.Now()
+	if r.facts.Failed.Task == agent.TaskStartPrimary || r.facts.Failed.Task == agent.TaskStartReplica {
+		r.facts.Failed = agent.Failure{}
+	}
+	r.settingsGood()
+	go r.readInForce(r.process)
+}
+
+// readInForce notes what came of the settings that a server was started with.
+func (r *Runner) readInForce(p *pg.Process) {
+	ctx, cancel := context.WithTimeout(r.work, observeTimeout)
+	defer cancel()
+	inForce, err := p.InForce(ctx)
+	if err != nil {
+		r.log.Error(err, "Failed to read which settings are in force")
+		return
+	}
+	r.update(func(*agent.Facts) { r.settings.pending, r.settings.rejected = inForce.PendingRestart, inForce.Refused })
+}
+
+func (r *Runner) notAccepting(p *pg.Process, err error) {
+	r.updateServer(p, func(f *agent.Facts) {
+		f.Server.Accepting, f.Server.Streaming = false, false
+		f.Server.LastError = "PostgreSQL does not answer: " + err.Error()
+	})
+}
+
+// server describes the instance's PostgreSQL.
+func (r *Runner) server() pg.Server {
+	o := r.options
+	return pg.Server{
+		Volume: o.Volume, Programs: r.programs, RunDir: o.RunDir, Port: o.Port, Listen: o.Listen,
+		Instance: o.Instance, TLS: o.ServerTLS, Log: o.Log,
+	}
+}

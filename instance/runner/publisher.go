@@ -1,0 +1,136 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/acme/pg-operator/instance/agent"
+	"github.com/acme/pg-operator/instance/contract"
+)
+
+// A write that failed is repeated soon, then less often.
+const (
+	publishRetry    = 200 * time.Millisecond
+	publishRetryMax = 5 * time.Second
+)
+
+// publication is what others are to see of an instance.
+type publication struct {
+	report, label string
+	// serve leads the -rw Service here; leave has it refuse connections. Neither leaves it as it is.
+	serve, leave bool
+	// term in which it serves: in each it says so again, as another may have said so in between.
+	term int32
+}
+
+// publisher writes what changed of a publication, and only that.
+type publisher struct {
+	runner *Runner
+	poked  chan struct{}
+
+	mu     sync.Mutex
+	wanted publication
+	done   publication
+	// settled is closed and replaced when done has become wanted.
+	settled chan struct{}
+}
+
+func newPublisher(r *Runner) *publisher {
+	return &publisher{runner: r, poked: make(chan struct{}, 1), settled: make(chan struct{})}
+}
+
+// want sets what is to be seen.
+func (p *publisher) want(report contract.Report, label string, d agent.Decision) {
+	content, err := json.Marshal(report)
+	if err != nil {
+		p.runner.log.Error(err, "Failed to write the report")
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	next := publication{report: string(content), label: label, term: report.Term}
+	next.serve = d.Serve
+	// Only who served has something to leave.
+	next.leave = d.State == contract.StateStopping && (p.done.serve || p.done.leave || p.wanted.serve || p.wanted.leave)
+	if next == p.wanted {
+		return
+	}
+	p.wanted = next
+	select {
+	case p.poked <- struct{}{}:
+	default:
+	}
+}
+
+func (p *publisher) run(ctx context.Context) {
+	retry := publishRetry
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.poked:
+		case <-timer.C:
+		}
+		if err := p.publish(ctx); err != nil && ctx.Err() == nil {
+			p.runner.log.Error(err, "Failed to publish the instance's state")
+			timer.Reset(retry)
+			retry = min(2*retry, publishRetryMax)
+			continue
+		}
+		retry = publishRetry
+	}
+}
+
+// publish writes until what is wanted is done. Clients are led here before the label says so, which they may wait for.
+func (p *publisher) publish(ctx context.Context) error {
+	for {
+		p.mu.Lock()
+		wanted, done := p.wanted, p.done
+		if wanted == done {
+			close(p.settled)
+			p.settled = make(chan struct{})
+			p.mu.Unlock()
+			return nil
+		}
+		p.mu.Unlock()
+		switch {
+		case wanted.leave && !done.leave:
+			if err := p.runner.kube.Serve(ctx, p.runner.options.Port, false); err != nil {
+				return err
+			}
+		case wanted.serve && (!done.serve || done.term != wanted.term):
+			if err := p.runner.kube.Serve(ctx, p.runner.options.Port, true); err != nil {
+				return err
+			}
+		}
+		if wanted.report != done.report || wanted.label != done.label {
+			if err := p.runner.kube.Publish(ctx, wanted.report, wanted.label); err != nil {
+				return err
+			}
+		}
+		p.mu.Lock()
+		p.done = wanted
+		p.mu.Unlock()
+	}
+}
+
+// flush waits until everything wanted is written, or ctx ends.
+func (p *publisher) flush(ctx context.Context) {
+	for {
+		p.mu.Lock()
+		settled, done := p.settled, p.wanted == p.done
+		p.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-settled:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package runner
+
+import (
+	"strings"
+
+	"github.com/acme/pg-operator/instance/agent"
+	"github.com/acme/pg-operator/instance/contract"
+)
+
+// report says what the instance is doing. The caller holds mu.
+func (r *Runner) report(d agent.Decision) contract.Report {
+	f := r.facts
+	return contract.Report{
+		Incarnation: f.Incarnation, Role: d.Role, State: d.State, Message: d.Message, Term: f.Lease.Term,
+		SystemID: f.Data.SystemID, Timeline: int64(f.KnownTimeline()), DataVersion: f.Data.Major,
+		ServerVersion: f.Programs.Full, AgentVersion: r.options.AgentVersion,
+		SettingsHash: r.settings.inForce, SettingsError: strings.Join(r.settings.errors(), "; "),
+		PendingRestart: r.settings.pending, CertificateSerial: r.settings.serial, LastOrder: r.memory.LastOrder,
+	}
+}
+
+// Status is what the instance answers to its peers.
+func (r *Runner) Status() contract.Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := contract.Status{Instance: r.facts.Self, Report: r.report(r.decision)}
+	switch {
+	case !r.facts.Server.Accepting:
+	case r.observed.Recovering:
+		s.Received, s.Replayed = r.observed.Received.String(), r.observed.Replayed.String()
+		s.LagBytes = r.observed.Received.BytesAfter(r.observed.Replayed)
+	default:
+		s.Written = r.observed.Written.String()
+	}
+	return s
+}

@@ -1,0 +1,270 @@
+// Package runner runs an agent: it gathers facts, has package agent decide,
+// and carries out what it decided.
+package runner
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/instance/agent"
+	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/instance/lease"
+	"github.com/acme/pg-operator/instance/pg"
+	"github.com/acme/pg-operator/instance/server"
+)
+
+// Kube is what an agent needs of the API server.
+type Kube interface {
+	// WatchConfig calls changed with the configuration's text, now and at each change, until ctx ends.
+	WatchConfig(ctx context.Context, changed func(text string))
+	// Lease reads the Lease; UpdateLease writes it if nobody else did (kube.ErrConflict).
+	Lease(ctx context.Context) (lease.Lease, error)
+	UpdateLease(ctx context.Context, l lease.Lease, duration time.Duration) (lease.Lease, error)
+	// Primary is where the -rw Service leads; Serve leads it here.
+	Primary(ctx context.Context) (agent.Endpoint, error)
+	Serve(ctx context.Context, port int32, ready bool) error
+	// Publish writes the report and the label of the role onto the agent's own pod.
+	Publish(ctx context.Context, report, role string) error
+}
+
+// Options are where an agent finds things.
+type Options struct {
+	Cluster             naming.Cluster
+	Instance, Namespace string
+	// Volume with the data, RunDir for the Unix socket.
+	Volume pg.Volume
+	RunDir string
+	// Listen and Port are PostgreSQL's addresses and port.
+	Listen string
+	Port   int32
+	// ServerTLS and ClientTLS are the instance's certificates.
+	ServerTLS, ClientTLS pg.Keys
+	// SuperuserPassword and AppPassword are files with passwords.
+	SuperuserPassword, AppPassword string
+	// ShutdownTimeout bounds a clean shutdown of PostgreSQL.
+	ShutdownTimeout time.Duration
+	// Incarnation is random per start of the agent; AgentVersion its program's version.
+	Incarnation, AgentVersion string
+	// Log is where PostgreSQL's log goes.
+	Log io.Writer
+	// Probes and Status are where the agent answers.
+	Probes, Status net.Listener
+}
+
+// Runner is a running agent.
+type Runner struct {
+	options Options
+	kube    Kube
+	log     logr.Logger
+
+	keeper    *keeper
+	scout     *scout
+	publisher *publisher
+
+	// wake asks the main loop to look at the facts again; its pending token stands for any number of reasons.
+	wake chan struct{}
+	// looked is when the main loop last did, in Unix nanoseconds.
+	looked atomic.Int64
+
+	// work outlives the request to stop: it ends when the agent does.
+	work context.Context //nolint:containedctx // The life of the agent, which its tasks share.
+
+	mu       sync.Mutex
+	facts    agent.Facts
+	decision agent.Decision
+	memory   memory
+	// recalled is the configuration that an earlier agent had.
+	recalled *contract.Config
+	locked   bool
+	// giveBack gives the volume back.
+	giveBack func()
+	programs pg.Programs
+	process  *pg.Process
+	// expected: the process is being stopped on purpose.
+	expected bool
+	// observed is what the server last said of itself.
+	observed pg.Observation
+	settings settings
+	// cancelTask ends the running task.
+	cancelTask context.CancelFunc
+	starts     starts
+
+	// begun is when the agent started.
+	begun time.Time
+	// unsaved asks for the memory to be written, saving guards its file.
+	unsaved chan struct{}
+	saving  sync.Mutex
+	// keys guards the private copies of certificates.
+	keys sync.Mutex
+}
+
+// New makes an agent.
+func New(options Options, kube Kube, log logr.Logger) *Runner {
+	r := &Runner{options: options, kube: kube, log: log, wake: make(chan struct{}, 1), unsaved: make(chan struct{}, 1), begun: time.Now()}
+	r.facts.Self, r.facts.Incarnation = options.Instance, options.Incarnation
+	r.keeper = newKeeper(r)
+	r.scout = newScout(r)
+	r.publisher = newPublisher(r)
+	return r
+}
+
+// heartbeat is how often the main loop looks at the facts without being asked; liveness depends on it.
+const heartbeat = time.Second
+
+// Run runs the agent until ctx ends and PostgreSQL has stopped.
+func (r *Runner) Run(ctx context.Context) {
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	r.work = work
+	var group sync.WaitGroup
+	failed := make(chan error, 2)
+	for _, part := range []func(){
+		func() { r.kube.WatchConfig(work, r.configChanged) },
+		func() { r.keeper.run(work) },
+		func() { r.scout.run(work) },
+		func() { r.publisher.run(work) },
+		func() { r.watchFiles(work) },
+		func() { r.prepare(work) },
+		func() { r.keepMemory(work) },
+		func() { failed <- server.ServeProbes(work, r.options.Probes, r) },
+		func() { failed <- server.ServeStatus(work, r.options.Status, r.options.ServerTLS.Load, r.Status) },
+	} {
+		group.Go(part)
+	}
+	r.loop(ctx, failed)
+	flush, cancelFlush := context.WithTimeout(work, time.Second)
+	r.publisher.flush(flush)
+	cancelFlush()
+	cancel()
+	group.Wait()
+	r.unlock()
+}
+
+func (r *Runner) loop(ctx context.Context, failed <-chan error) {
+	tick := time.NewTicker(heartbeat)
+	defer tick.Stop()
+	stop := ctx.Done()
+	for {
+		r.looked.Store(time.Now().UnixNano())
+		if r.step() {
+			return
+		}
+		select {
+		case <-r.wake:
+		case <-tick.C:
+		case <-stop:
+			stop = nil
+			r.log.Info("Stopping")
+			r.update(func(f *agent.Facts) { f.Stopping = true })
+		case err := <-failed:
+			// Without probes the kubelet would restart the container anyway; do it in good order.
+			r.log.Error(err, "Failed to serve probes or status")
+			r.update(func(f *agent.Facts) { f.Stopping = true })
+		}
+	}
+}
+
+// step decides once and carries it out. It returns true when the agent is done.
+func (r *Runner) step() bool {
+	r.mu.Lock()
+	r.refresh()
+	d := agent.Decide(r.facts)
+	changed := d.State != r.decision.State || d.Message != r.decision.Message
+	if d.Follow != r.decision.Follow {
+		r.facts.Diagnosis = agent.Diagnosis{}
+		r.poke() // What has to be configured depends on it.
+	}
+	r.decision = d
+	if d.Cancel && r.cancelTask != nil {
+		r.cancelTask()
+	}
+	if d.Do == agent.TaskExit {
+		r.mu.Unlock()
+		return true
+	}
+	if d.Do != agent.TaskNone {
+		r.begin(d)
+	}
+	report, label := r.report(d), label(d)
+	r.mu.Unlock()
+	if changed {
+		r.log.Info("State changed", "state", d.State, "message", d.Message, "task", d.Do)
+	}
+	r.publisher.want(report, label, d)
+	r.scout.poke()
+	return false
+}
+
+// update changes facts and has the main loop look at them.
+func (r *Runner) update(change func(f *agent.Facts)) {
+	r.mu.Lock()
+	change(&r.facts)
+	r.mu.Unlock()
+	r.poke()
+}
+
+func (r *Runner) poke() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// refresh computes the facts that follow from others. The caller holds mu.
+func (r *Runner) refresh() {
+	f := &r.facts
+	if f.Config == nil {
+		return
+	}
+	f.Configured = r.settings.applied == r.wanted()
+	f.RestartOrder = nextOrder(f.Config.Orders, f.Self, r.memory.LastOrder)
+}
+
+// nextOrder is the newest order to an instance after the last one it carried out; several restarts become one.
+func nextOrder(orders []contract.Order, instance, last string) string {
+	next := ""
+	for _, order := range orders {
+		if order.Instance != instance || order.Kind != contract.OrderRestart {
+			continue
+		}
+		if order.ID == last {
+			next = ""
+			continue
+		}
+		next = order.ID
+	}
+	return next
+}
+
+func label(d agent.Decision) string {
+	switch {
+	case !d.Label:
+		return ""
+	case d.Role == contract.RolePrimary:
+		return naming.RolePrimary
+	default:
+		return naming.RoleReplica
+	}
+}
+
+// stuck is after how long without a look at the facts the main loop is taken for stuck.
+const stuck = 15 * time.Second
+
+// Started, Live and Ready answer the kubelet's probes.
+func (r *Runner) Started() bool { return r.looked.Load() != 0 }
+
+// Live tells whether the main loop goes on; neither PostgreSQL nor the API server matters.
+func (r *Runner) Live() bool { return time.Since(time.Unix(0, r.looked.Load())) < stuck }
+
+// Ready tells whether the instance takes part in the cluster.
+func (r *Runner) Ready() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.decision.State == contract.StateRunning && r.decision.Label
+}

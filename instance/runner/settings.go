@@ -1,0 +1,153 @@
+package runner
+
+import (
+	"slices"
+
+	"github.com/acme/pg-operator/instance/agent"
+	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/instance/pg"
+	"github.com/acme/pg-operator/postgres"
+)
+
+// application identifies what a server is configured with.
+type application struct {
+	// hash of the operator's settings.
+	hash string
+	// upstream is where a replica streams from.
+	upstream agent.Endpoint
+	// serial of the server's certificate, keys a count of changed keys.
+	serial string
+	keys   int
+}
+
+// settings are what is known of the configuration in force.
+type settings struct {
+	// applied is what was last written, inForce the hash of the settings PostgreSQL runs with.
+	applied application
+	inForce string
+	// try is which settings to start with: the operator's, the last good ones, or the defaults.
+	try settingsTry
+	// tried is the hash that try belongs to.
+	tried string
+	// refused were left out of the files, rejected PostgreSQL did not take; failure is why it did not start.
+	refused, rejected []string
+	failure           string
+	// pending wait for a restart.
+	pending []string
+	// serial and keys of the certificates that were last read.
+	serial string
+	keys   int
+}
+
+type settingsTry int
+
+const (
+	tryWanted settingsTry = iota
+	tryGood
+	tryDefaults
+)
+
+func (s settings) errors() []string {
+	all := slices.Concat(s.refused, s.rejected)
+	if s.failure != "" {
+		all = append(all, s.failure)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// wanted is what the server should be configured with. The caller holds mu.
+func (r *Runner) wanted() application {
+	return application{
+		hash: r.facts.Config.SettingsHash, upstream: r.upstreamEndpoint(), serial: r.settings.serial, keys: r.settings.keys,
+	}
+}
+
+// upstreamEndpoint is where the instance should stream from. While the Services lead nowhere, or to somebody else,
+// it is asked for by name. The caller holds mu.
+func (r *Runner) upstreamEndpoint() agent.Endpoint {
+	follow := r.decision.Follow
+	switch {
+	case follow == "":
+		return agent.Endpoint{}
+	case r.facts.Primary.Instance == follow:
+		return r.facts.Primary
+	case r.settings.applied.upstream.Instance == follow:
+		return r.settings.applied.upstream
+	}
+	return agent.Endpoint{Instance: follow, Port: r.options.Port}
+}
+
+// upstream is how to connect to an endpoint.
+func (r *Runner) upstream(e agent.Endpoint) pg.Upstream {
+	ordinal, _ := r.options.Cluster.Ordinal(r.options.Instance)
+	return pg.Upstream{
+		Host:    r.options.Cluster.InstanceHost(e.Instance, r.options.Namespace),
+		Address: e.Address, Port: e.Port, Keys: r.options.ClientTLS,
+		Application: r.options.Instance, Slot: pg.SlotName(ordinal),
+	}
+}
+
+// slots are those that a primary has for the other members. The caller holds mu.
+func (r *Runner) slots() []string {
+	slots := []string{}
+	for _, member := range r.facts.Config.Members {
+		if ordinal, ok := r.options.Cluster.Ordinal(member); ok && member != r.options.Instance {
+			slots = append(slots, pg.SlotName(ordinal))
+		}
+	}
+	return slots
+}
+
+// configuration is what to write for a server that follows an endpoint, or nobody. The caller holds mu.
+func (r *Runner) configuration(upstream agent.Endpoint) (c pg.Configuration, inForce string) {
+	config := r.facts.Config
+	if r.settings.tried != config.SettingsHash {
+		r.settings.try, r.settings.tried, r.settings.failure = tryWanted, config.SettingsHash, ""
+	}
+	c, inForce = r.candidate(config)
+	if upstream.Instance != "" {
+		u := r.upstream(upstream)
+		c.Upstream = &u
+	}
+	return c, inForce
+}
+
+func (r *Runner) candidate(config *contract.Config) (pg.Configuration, string) {
+	good := r.memory.Good
+	switch {
+	case r.settings.try == tryGood && good != nil:
+		return pg.Configuration{Parameters: good.Parameters, HBA: good.HBA}, good.Hash
+	case r.settings.try != tryWanted:
+		return pg.Configuration{Parameters: postgres.Settings(config.Version, nil), HBA: config.HBA}, ""
+	}
+	return pg.Configuration{Parameters: config.Parameters, HBA: config.HBA}, config.SettingsHash
+}
+
+// settingsGood notes that PostgreSQL started with its settings. The caller holds mu.
+func (r *Runner) settingsGood() {
+	config := r.facts.Config
+	if r.settings.try != tryWanted || r.settings.inForce != config.SettingsHash ||
+		r.memory.Good != nil && r.memory.Good.Hash == config.SettingsHash {
+		return
+	}
+	r.memory.Good = &goodSettings{Parameters: config.Parameters, HBA: config.HBA, Hash: config.SettingsHash}
+	r.remember()
+}
+
+// settingsFailed chooses other settings after PostgreSQL did not start, if those it had are not known to be good. It
+// tells whether there is something else to try. The caller holds mu.
+func (r *Runner) settingsFailed(ending string) bool {
+	good := r.memory.Good
+	if good != nil && good.Hash == r.settings.inForce || r.settings.try == tryDefaults {
+		return false
+	}
+	if r.settings.try == tryWanted {
+		r.settings.failure = "PostgreSQL did not start with the settings of the spec: " + ending
+	}
+	r.settings.try++
+	if r.settings.try == tryGood && good == nil {
+		r.settings.try = tryDefaults
+	}
+	return true
+}

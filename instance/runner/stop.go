@@ -1,0 +1,137 @@
+package runner
+
+import (
+	"context"
+	"time"
+
+	"github.com/acme/pg-operator/instance/agent"
+	"github.com/acme/pg-operator/instance/pg"
+)
+
+// stop ends PostgreSQL cleanly; a primary's Lease then says where its log ended.
+func (r *Runner) stop(ctx context.Context) error {
+	r.mu.Lock()
+	process, primary := r.process, !r.facts.Server.Replica && r.facts.Server.Accepting
+	r.expected = true
+	r.mu.Unlock()
+	if process == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.options.ShutdownTimeout)
+	defer cancel()
+	if primary {
+		r.checkpoint(ctx)
+	}
+	if err := process.Stop(ctx); err != nil {
+		return err
+	}
+	if primary {
+		r.release(context.WithoutCancel(ctx))
+	}
+	r.inspect(r.work)
+	return nil
+}
+
+// checkpoint does most of the work of a shutdown while the database still serves. It is only an attempt.
+func (r *Runner) checkpoint(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, r.options.ShutdownTimeout/2)
+	defer cancel()
+	if err := r.server().Checkpoint(ctx); err != nil {
+		r.log.Error(err, "Failed to write a checkpoint before the shutdown")
+	}
+}
+
+func (r *Runner) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	control, err := r.options.Volume.ControlData(ctx, r.programs)
+	if err == nil && control.State.CleanlyStopped() {
+		err = r.keeper.Release(ctx, control.Checkpoint)
+	}
+	if err != nil {
+		r.log.Error(err, "Failed to note the end of the log in the Lease")
+	}
+}
+
+// restart carries an order out once: it is noted before, because a crash meanwhile is a restart too.
+func (r *Runner) restart(ctx context.Context) error {
+	r.mu.Lock()
+	r.memory.LastOrder = r.facts.RestartOrder
+	r.mu.Unlock()
+	if err := r.saveMemory(); err != nil {
+		return err
+	}
+	return r.stop(ctx)
+}
+
+// fence ends PostgreSQL at once. What it was given to do before is void.
+func (r *Runner) fence() error {
+	r.mu.Lock()
+	process := r.process
+	r.expected = true
+	r.mu.Unlock()
+	if process == nil {
+		return nil
+	}
+	r.log.Info("Fencing PostgreSQL")
+	err := process.Fence()
+	r.inspect(r.work)
+	return err
+}
+
+// filesInterval is how often mounted files are looked at: the kubelet takes up to a minute to renew them anyway.
+const filesInterval = 2 * time.Second
+
+// watchFiles looks for renewed certificates and changed passwords, until ctx ends.
+func (r *Runner) watchFiles(ctx context.Context) {
+	tick := time.NewTicker(filesInterval)
+	defer tick.Stop()
+	passwords := ""
+	for {
+		if err := r.refreshKeys(); err != nil {
+			r.log.Error(err, "Failed to read certificates")
+		}
+		now := pg.Fingerprint(r.options.SuperuserPassword, r.options.AppPassword)
+		if now != passwords && passwords != "" {
+			r.update(func(f *agent.Facts) { f.ProvisionDue = true })
+		}
+		passwords = now
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// refreshKeys copies renewed certificates; the server is then configured again, and with it reloads them.
+func (r *Runner) refreshKeys() error {
+	r.keys.Lock()
+	defer r.keys.Unlock()
+	serverChanged, err := r.options.ServerTLS.Refresh()
+	if err != nil {
+		return err
+	}
+	clientChanged, err := r.options.ClientTLS.Refresh()
+	if err != nil {
+		return err
+	}
+	if !serverChanged && !clientChanged && r.serialKnown() {
+		return nil
+	}
+	serial, err := r.options.ServerTLS.Serial()
+	if err != nil {
+		return err
+	}
+	r.update(func(*agent.Facts) {
+		r.settings.serial = serial
+		r.settings.keys++
+	})
+	return nil
+}
+
+func (r *Runner) serialKnown() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.settings.serial != ""
+}

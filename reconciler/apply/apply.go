@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/acme/pg-operator/reconciler/outcome"
 )
 
 // Writer is what apply may do to objects.
@@ -68,15 +70,9 @@ type Applier struct {
 
 // memory is what is remembered of one owner's children.
 type memory struct {
-	applied map[Key]applied
-	ensured map[Key]time.Time
+	applied map[outcome.Key]applied
+	ensured map[outcome.Key]time.Time
 	fights  map[fight][]time.Time
-}
-
-// Key names a child of an owner.
-type Key struct {
-	schema.GroupKind
-	Name string
 }
 
 // applied is the last apply of one child that was stored.
@@ -111,7 +107,7 @@ func (a *Applier) memory(owner types.UID) *memory {
 	defer a.mu.Unlock()
 	m := a.owners[owner]
 	if m == nil {
-		m = &memory{applied: map[Key]applied{}, ensured: map[Key]time.Time{}, fights: map[fight][]time.Time{}}
+		m = &memory{applied: map[outcome.Key]applied{}, ensured: map[outcome.Key]time.Time{}, fights: map[fight][]time.Time{}}
 		a.owners[owner] = m
 	}
 	return m
@@ -123,7 +119,7 @@ type Pass struct {
 	owner     Owner
 	memory    *memory
 	confirmed bool
-	Result    Result
+	Result    outcome.Result
 }
 
 // Begin starts a pass.
@@ -143,7 +139,7 @@ func (p *Pass) All(ctx context.Context, intents []Intent) {
 
 // request is one apply under way.
 type request struct {
-	key  Key
+	key  outcome.Key
 	body []byte
 	hash uint64
 	live metav1.Object
@@ -153,23 +149,23 @@ type request struct {
 func (p *Pass) one(ctx context.Context, intent Intent) {
 	r, err := newRequest(p.owner.Namespace, intent)
 	if err != nil {
-		p.Result.fail(r.key, Failure{Class: ClassInternal, Message: err.Error(), Err: err})
+		p.Result.Fail(r.key, outcome.Failure{Class: outcome.ClassInternal, Message: err.Error(), Err: err})
 		return
 	}
 	if intent.Live != nil && intent.Live.GetDeletionTimestamp() != nil {
-		p.Result.fail(r.key, Failure{Class: ClassDeleting, Message: "is being deleted; it is made anew when it is gone"})
+		p.Result.Fail(r.key, outcome.Failure{Class: outcome.ClassDeleting, Message: "is being deleted; it is made anew when it is gone"})
 		return
 	}
 	last, known := p.memory.applied[r.key]
 	if known && p.current(&r, &last) {
 		p.memory.applied[r.key] = last
-		p.Result.add(r.key, Skipped)
+		p.Result.Add(r.key, outcome.Skipped)
 		return
 	}
 	switch {
 	case r.live != nil:
 		r.uid = r.live.GetUID()
-	case known && !last.seen && p.now().Sub(last.at) < cacheLag:
+	case known && !last.seen && p.now().Sub(last.at) < CacheLag:
 		r.uid = last.uid
 	}
 	if r.uid == "" && !p.confirm(ctx) {
@@ -178,8 +174,8 @@ func (p *Pass) one(ctx context.Context, intent Intent) {
 	p.send(ctx, r)
 }
 
-// cacheLag is how long the cache may take to show what was written, before it is asked whether it is really there.
-const cacheLag = 10 * time.Second
+// CacheLag is how long the cache may take to show what was written, before it is asked whether it is really there.
+const CacheLag = 10 * time.Second
 
 // current says that the object is as it was when the same intent was last applied, or that the cache has not caught
 // up with that yet; an event will tell of anything later.
@@ -188,7 +184,7 @@ func (p *Pass) current(r *request, last *applied) bool {
 		return false
 	}
 	if r.live == nil {
-		return !last.seen && p.now().Sub(last.at) < cacheLag
+		return !last.seen && p.now().Sub(last.at) < CacheLag
 	}
 	if r.live.GetUID() != last.uid {
 		return false
@@ -208,8 +204,8 @@ func (p *Pass) confirm(ctx context.Context) bool {
 	alive, err := p.owner.Confirm(ctx)
 	switch {
 	case err != nil:
-		p.Result.fail(Key{GroupKind: p.owner.Kind, Name: p.owner.Name},
-			Failure{Class: ClassTransient, Message: "could not be read", Err: err})
+		p.Result.Fail(outcome.Key{GroupKind: p.owner.Kind, Name: p.owner.Name},
+			outcome.Failure{Class: outcome.ClassTransient, Message: "could not be read", Err: err})
 	case !alive:
 		p.Result.Gone = true
 	default:
@@ -252,7 +248,7 @@ func newRequest(namespace string, intent Intent) (request, error) {
 	if err := json.Unmarshal(body, &head); err != nil {
 		return r, fmt.Errorf("decoding an apply configuration: %w", err)
 	}
-	r.key = Key{GroupKind: head.GroupVersionKind().GroupKind(), Name: head.Metadata.Name}
+	r.key = outcome.Key{GroupKind: head.GroupVersionKind().GroupKind(), Name: head.Metadata.Name}
 	if head.Metadata.Namespace != namespace {
 		return r, fmt.Errorf("%s %s is in namespace %q, its owner in %q", head.Kind, head.Metadata.Name,
 			head.Metadata.Namespace, namespace)
@@ -273,21 +269,21 @@ func (p *Pass) send(ctx context.Context, r request) {
 		}
 		class := Classify(err)
 		switch {
-		case class == ClassFieldConflict:
+		case class == outcome.ClassFieldConflict:
 			p.resolve(ctx, r, Conflicts(err))
 			return
-		case class == ClassStale && r.uid == "" && attempt == 0:
+		case class == outcome.ClassStale && r.uid == "" && attempt == 0:
 			uid, failure := p.identify(ctx, r.key)
 			if failure != nil {
-				p.Result.fail(r.key, *failure)
+				p.Result.Fail(r.key, *failure)
 				return
 			}
 			r.uid = uid
 		default:
-			if class == ClassGone || class == ClassReplaced {
+			if class == outcome.ClassGone || class == outcome.ClassReplaced {
 				delete(p.memory.applied, r.key)
 			}
-			p.Result.fail(r.key, Failure{Class: class, Message: message(err), Err: err})
+			p.Result.Fail(r.key, outcome.Failure{Class: class, Message: message(err), Err: err})
 			return
 		}
 	}
@@ -306,16 +302,16 @@ func (p *Pass) apply(
 }
 
 func (p *Pass) stored(r request, answer *unstructured.Unstructured) {
-	outcome := Changed
+	change := outcome.Changed
 	switch {
 	case r.uid == "":
-		outcome = Created
+		change = outcome.Created
 	case r.live != nil && r.live.GetResourceVersion() == answer.GetResourceVersion():
-		outcome = Unchanged
+		change = outcome.Unchanged
 	}
 	p.memory.applied[r.key] = applied{
 		uid: answer.GetUID(), rv: answer.GetResourceVersion(), hash: r.hash, settings: settings(answer), at: p.now(),
-		seen: outcome == Unchanged,
+		seen: change == outcome.Unchanged,
 	}
-	p.Result.add(r.key, outcome)
+	p.Result.Add(r.key, change)
 }

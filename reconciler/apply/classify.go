@@ -2,130 +2,65 @@ package apply
 
 import (
 	"errors"
-	"regexp"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/acme/pg-operator/reconciler/outcome"
 )
-
-// Class is the kind of a refusal, by what can be done about it.
-type Class string
-
-// The classes. The server answers 409 for four of them.
-const (
-	// ClassFieldConflict: another manager owns fields of ours with other values.
-	ClassFieldConflict Class = "FieldConflict"
-	// ClassContested: another manager keeps taking a field of ours.
-	ClassContested Class = "Contested"
-	// ClassForeign: an object of this name belongs to somebody else.
-	ClassForeign Class = "Foreign"
-	// ClassStale: the object changed, or exists although it must not.
-	ClassStale Class = "Stale"
-	// ClassGone: the object with this UID no longer exists.
-	ClassGone Class = "Gone"
-	// ClassReplaced: another object has the name now.
-	ClassReplaced Class = "Replaced"
-	// ClassDeleting: the object is being deleted.
-	ClassDeleting Class = "Deleting"
-	// ClassQuota: a ResourceQuota or LimitRange refuses the object.
-	ClassQuota Class = "Quota"
-	// ClassForbidden: rights or a policy are missing.
-	ClassForbidden Class = "Forbidden"
-	// ClassNamespaceTerminating: nothing can be created here any more.
-	ClassNamespaceTerminating Class = "NamespaceTerminating"
-	// ClassNoKind: the server does not know the kind.
-	ClassNoKind Class = "NoKind"
-	// ClassUnsupported: the server does not know a field.
-	ClassUnsupported Class = "Unsupported"
-	// ClassInvalid: the server finds the object invalid.
-	ClassInvalid Class = "Invalid"
-	// ClassTransient: anything that may pass by itself.
-	ClassTransient Class = "Transient"
-	// ClassInternal: a bug of ours.
-	ClassInternal Class = "Internal"
-)
-
-// Delay is how long to wait before trying again; zero for the work queue's back-off.
-func (c Class) Delay() time.Duration {
-	switch c {
-	case ClassStale, ClassGone, ClassReplaced:
-		return time.Second
-	case ClassDeleting:
-		return 2 * time.Second
-	case ClassNoKind:
-		return 5 * time.Second
-	case ClassForeign, ClassQuota, ClassForbidden, ClassContested:
-		return 15 * time.Second
-	case ClassInvalid, ClassNamespaceTerminating:
-		return time.Minute
-	case ClassUnsupported, ClassInternal:
-		return 5 * time.Minute
-	default:
-		return 0
-	}
-}
 
 // Classify tells refusals of the server apart.
-func Classify(err error) Class {
+func Classify(err error) outcome.Class {
 	switch {
 	case err == nil:
 		return ""
 	case meta.IsNoMatchError(err), isUnknownResource(err):
-		return ClassNoKind
+		return outcome.ClassNoKind
 	case apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict):
-		return ClassFieldConflict
+		return outcome.ClassFieldConflict
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return ClassNamespaceTerminating
+		return outcome.ClassNamespaceTerminating
 	case apierrors.IsConflict(err):
 		return classifyConflict(err.Error())
 	case apierrors.IsForbidden(err):
-		if QuotaText(err.Error()) {
-			return ClassQuota
+		if outcome.QuotaText(err.Error()) {
+			return outcome.ClassQuota
 		}
-		return ClassForbidden
+		return outcome.ClassForbidden
 	case apierrors.IsInvalid(err):
 		if hasCauseField(err, "metadata.uid") {
-			return ClassReplaced
+			return outcome.ClassReplaced
 		}
-		return ClassInvalid
+		return outcome.ClassInvalid
 	case apierrors.IsNotFound(err):
-		return ClassGone
+		return outcome.ClassGone
 	case apierrors.IsInternalError(err) || isServerError(err):
 		if strings.Contains(err.Error(), "field not declared in schema") {
-			return ClassUnsupported
+			return outcome.ClassUnsupported
 		}
-		return ClassTransient
+		return outcome.ClassTransient
 	case apierrors.IsBadRequest(err):
-		return ClassInvalid
+		return outcome.ClassInvalid
 	default:
-		return ClassTransient
+		return outcome.ClassTransient
 	}
 }
 
-// limitRange matches the LimitRange admission plugin's texts, such as "maximum cpu usage per Container is 1".
-var limitRange = regexp.MustCompile(`(minimum|maximum) \S+ usage per \S+ is|max limit to request ratio`)
-
-// QuotaText says that a refusal is that of a ResourceQuota or a LimitRange.
-func QuotaText(text string) bool {
-	return strings.Contains(text, "exceeded quota") || strings.Contains(text, "failed quota") || limitRange.MatchString(text)
-}
-
-func classifyConflict(text string) Class {
+func classifyConflict(text string) outcome.Class {
 	switch {
 	case strings.Contains(text, "uid mismatch"):
-		return ClassGone
+		return outcome.ClassGone
 	case strings.Contains(text, "UID in precondition"):
-		return ClassReplaced
+		return outcome.ClassReplaced
 	case strings.Contains(text, "the object has been modified"):
-		return ClassStale
+		return outcome.ClassStale
 	case strings.Contains(text, "quota"):
-		return ClassTransient // The quota's own status was written at the same time.
+		return outcome.ClassTransient // The quota's own status was written at the same time.
 	default:
-		return ClassTransient
+		return outcome.ClassTransient
 	}
 }
 

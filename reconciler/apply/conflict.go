@@ -13,18 +13,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-)
 
-// Conflict is one field that another manager owns with another value.
-type Conflict struct {
-	Manager string
-	Path    string
-}
+	"github.com/acme/pg-operator/reconciler/outcome"
+)
 
 // fight is one field that one manager keeps taking.
 type fight struct {
-	Key
-	Conflict
+	outcome.Key
+	outcome.Conflict
 }
 
 const (
@@ -36,12 +32,12 @@ const (
 var conflictManager = regexp.MustCompile(`conflict with "([^"]*)"`)
 
 // Conflicts lists the fields and managers that a conflict names, sorted.
-func Conflicts(err error) []Conflict {
+func Conflicts(err error) []outcome.Conflict {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
 		return nil
 	}
-	var conflicts []Conflict
+	var conflicts []outcome.Conflict
 	for _, cause := range status.Status().Details.Causes {
 		if cause.Type != metav1.CauseTypeFieldManagerConflict {
 			continue
@@ -50,17 +46,17 @@ func Conflicts(err error) []Conflict {
 		if match := conflictManager.FindStringSubmatch(cause.Message); match != nil {
 			manager = match[1]
 		}
-		conflicts = append(conflicts, Conflict{Manager: manager, Path: cause.Field})
+		conflicts = append(conflicts, outcome.Conflict{Manager: manager, Path: cause.Field})
 	}
-	slices.SortFunc(conflicts, func(a, b Conflict) int {
+	slices.SortFunc(conflicts, func(a, b outcome.Conflict) int {
 		return cmp.Or(strings.Compare(a.Manager, b.Manager), strings.Compare(a.Path, b.Path))
 	})
 	return slices.Compact(conflicts)
 }
 
 // resolve leaves out what is yielded and takes back the rest, unless it is fought over.
-func (p *Pass) resolve(ctx context.Context, r request, conflicts []Conflict) {
-	var ours []Conflict
+func (p *Pass) resolve(ctx context.Context, r request, conflicts []outcome.Conflict) {
+	var ours []outcome.Conflict
 	var yielded [][]string
 	for _, conflict := range conflicts {
 		if path := metadataPath(conflict.Path); path != nil && p.yield(conflict.Path) {
@@ -72,9 +68,9 @@ func (p *Pass) resolve(ctx context.Context, r request, conflicts []Conflict) {
 	var options []client.ApplyOption
 	if len(ours) > 0 {
 		if contested, wait := p.memory.contested(r.key, ours, p.now()); len(contested) > 0 {
-			p.Result.fail(r.key, Failure{
-				Class: ClassContested, RetryAfter: wait,
-				Message: fmt.Sprintf("keeps being changed by another field manager: %s; stop one of the two", Describe(contested)),
+			p.Result.Fail(r.key, outcome.Failure{
+				Class: outcome.ClassContested, RetryAfter: wait,
+				Message: fmt.Sprintf("keeps being changed by another field manager: %s; stop one of the two", outcome.Describe(contested)),
 			})
 			return
 		}
@@ -82,29 +78,14 @@ func (p *Pass) resolve(ctx context.Context, r request, conflicts []Conflict) {
 	}
 	answer, err := p.apply(ctx, r, yielded, options...)
 	if err != nil {
-		p.Result.fail(r.key, Failure{Class: Classify(err), Message: message(err), Err: err})
+		p.Result.Fail(r.key, outcome.Failure{Class: Classify(err), Message: message(err), Err: err})
 		return
 	}
 	if len(ours) > 0 {
 		p.memory.record(r.key, ours, p.now())
-		p.Result.TakenBack = append(p.Result.TakenBack, TakenBack{r.key, ours})
+		p.Result.TakenBack = append(p.Result.TakenBack, outcome.TakenBack{Key: r.key, Conflicts: ours})
 	}
 	p.stored(r, answer)
-}
-
-// Describe lists conflicts for people, by manager.
-func Describe(conflicts []Conflict) string {
-	var parts []string
-	for i := 0; i < len(conflicts); {
-		j := i
-		var paths []string
-		for ; j < len(conflicts) && conflicts[j].Manager == conflicts[i].Manager; j++ {
-			paths = append(paths, conflicts[j].Path)
-		}
-		parts = append(parts, fmt.Sprintf("%q owns %s", conflicts[i].Manager, strings.Join(paths, ", ")))
-		i = j
-	}
-	return strings.Join(parts, "; ")
 }
 
 // metadataPath splits the path of a label or an annotation of the object itself, whose key may hold dots.
@@ -118,7 +99,7 @@ func metadataPath(path string) []string {
 }
 
 // contested are the conflicts that were resolved too often of late, and how long until that is forgotten.
-func (m *memory) contested(key Key, conflicts []Conflict, now time.Time) (fought []Conflict, wait time.Duration) {
+func (m *memory) contested(key outcome.Key, conflicts []outcome.Conflict, now time.Time) (fought []outcome.Conflict, wait time.Duration) {
 	for _, conflict := range conflicts {
 		f := fight{key, conflict}
 		recent := slices.DeleteFunc(m.fights[f], func(t time.Time) bool { return now.Sub(t) >= fightWindow })
@@ -131,7 +112,7 @@ func (m *memory) contested(key Key, conflicts []Conflict, now time.Time) (fought
 	return fought, wait
 }
 
-func (m *memory) record(key Key, conflicts []Conflict, now time.Time) {
+func (m *memory) record(key outcome.Key, conflicts []outcome.Conflict, now time.Time) {
 	for _, conflict := range conflicts {
 		f := fight{key, conflict}
 		m.fights[f] = append(m.fights[f], now)

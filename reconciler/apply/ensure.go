@@ -10,36 +10,40 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/acme/pg-operator/reconciler/outcome"
 )
 
 // Ensure creates an object that is never applied over and never read: one that exists is kept. It asks the server
 // once in a period.
-func (p *Pass) Ensure(ctx context.Context, gvk schema.GroupVersionKind, object client.Object, period time.Duration) {
-	key := Key{GroupKind: gvk.GroupKind(), Name: object.GetName()}
+func (p *Pass) Ensure(
+	ctx context.Context, gvk schema.GroupVersionKind, name string, period time.Duration, build func() client.Object,
+) {
+	key := outcome.Key{GroupKind: gvk.GroupKind(), Name: name}
 	checked, known := p.memory.ensured[key]
 	if known && p.now().Sub(checked) < period {
-		p.Result.add(key, Skipped)
+		p.Result.Add(key, outcome.Skipped)
 		return
 	}
 	if p.Result.Gone || !p.confirm(ctx) {
 		return
 	}
 	p.Result.Calls++
-	err := p.writer.Create(ctx, object, p.manager)
+	err := p.writer.Create(ctx, build(), p.manager)
 	switch {
 	case err == nil:
-		p.Result.add(key, Created)
+		p.Result.Add(key, outcome.Created)
 	case apierrors.IsAlreadyExists(err):
 		if !known {
 			if _, failure := p.identify(ctx, key); failure != nil {
-				p.Result.fail(key, *failure)
+				p.Result.Fail(key, *failure)
 				return
 			}
 		}
-		p.Result.add(key, Unchanged)
+		p.Result.Add(key, outcome.Unchanged)
 	default:
 		delete(p.memory.ensured, key)
-		p.Result.fail(key, Failure{Class: Classify(err), Message: message(err), Err: err})
+		p.Result.Fail(key, outcome.Failure{Class: Classify(err), Message: message(err), Err: err})
 		return
 	}
 	p.memory.ensured[key] = p.now()
@@ -56,29 +60,39 @@ func (p *Pass) NextEnsure(period time.Duration) time.Time {
 	return next
 }
 
+// Pending says that the cache does not show yet all that was written.
+func (p *Pass) Pending() bool {
+	for _, last := range p.memory.applied {
+		if !last.seen {
+			return true
+		}
+	}
+	return false
+}
+
 // identify reads live whose object has the name: the UID when it is the owner's, else a failure. Only metadata is read.
-func (p *Pass) identify(ctx context.Context, key Key) (types.UID, *Failure) {
+func (p *Pass) identify(ctx context.Context, key outcome.Key) (types.UID, *outcome.Failure) {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(p.versioned(key.GroupKind))
 	err := p.live.Get(ctx, client.ObjectKey{Namespace: p.owner.Namespace, Name: key.Name}, object)
 	switch {
 	case err != nil:
-		return "", &Failure{Class: Classify(err), Message: message(err), Err: err}
+		return "", &outcome.Failure{Class: Classify(err), Message: message(err), Err: err}
 	case !object.DeletionTimestamp.IsZero():
-		return "", &Failure{Class: ClassDeleting, Message: "is being deleted; it is made anew when it is gone"}
+		return "", &outcome.Failure{Class: outcome.ClassDeleting, Message: "is being deleted; it is made anew when it is gone"}
 	case p.owns(object):
 		return object.UID, nil
 	}
 	controller := metav1.GetControllerOf(object)
 	if controller != nil && controller.Kind == p.owner.Kind.Kind && controller.Name == p.owner.Name {
-		return "", &Failure{Class: ClassDeleting, Message: "is left from an earlier " + controller.Kind +
+		return "", &outcome.Failure{Class: outcome.ClassDeleting, Message: "is left from an earlier " + controller.Kind +
 			" of this name and is being deleted; it is made anew when it is gone"}
 	}
 	whose := "nobody"
 	if controller != nil {
 		whose = fmt.Sprintf("%s %s", controller.Kind, controller.Name)
 	}
-	return "", &Failure{Class: ClassForeign, Message: fmt.Sprintf(
+	return "", &outcome.Failure{Class: outcome.ClassForeign, Message: fmt.Sprintf(
 		"exists, is controlled by %s and is not part of this cluster: it is left alone; delete or rename it", whose)}
 }
 
@@ -108,7 +122,7 @@ func (p *Pass) versioned(kind schema.GroupKind) schema.GroupVersionKind {
 
 // Delete deletes an object if it still is the one that was seen. With orphan, what it controls stays.
 func (p *Pass) Delete(ctx context.Context, gvk schema.GroupVersionKind, name string, uid types.UID, orphan bool) {
-	key := Key{GroupKind: gvk.GroupKind(), Name: name}
+	key := outcome.Key{GroupKind: gvk.GroupKind(), Name: name}
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(gvk)
 	object.SetNamespace(p.owner.Namespace)
@@ -120,9 +134,9 @@ func (p *Pass) Delete(ctx context.Context, gvk schema.GroupVersionKind, name str
 	p.Result.Calls++
 	err := p.writer.Delete(ctx, object, options...)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		p.Result.fail(key, Failure{Class: Classify(err), Message: message(err), Err: err})
+		p.Result.Fail(key, outcome.Failure{Class: Classify(err), Message: message(err), Err: err})
 		return
 	}
 	delete(p.memory.applied, key)
-	p.Result.add(key, Deleted)
+	p.Result.Add(key, outcome.Deleted)
 }

@@ -60,6 +60,9 @@ type Plan struct {
 	RequeueAfter time.Duration
 }
 
+// Quiet says that nothing is going on that only another pass would carry on.
+func (p *Plan) Quiet() bool { return p.Restart == nil && p.Recreate == "" }
+
 // Claim is a wanted volume claim.
 type Claim struct {
 	Ordinal          int32
@@ -180,9 +183,18 @@ func (p *Plan) creations(s *snapshot.Cluster) {
 const missingPodsDelay = 4 * time.Second
 
 // timeouts set when to look again where no event will tell.
-func (p *Plan) timeouts(s *snapshot.Cluster, _ time.Time) {
+func (p *Plan) timeouts(s *snapshot.Cluster, now time.Time) {
 	if s.Missing(p.Replicas) {
 		p.RequeueAfter = missingPodsDelay
+	}
+	for _, certificate := range s.Certificates {
+		age := now.Sub(certificate.CreationTimestamp.Time)
+		if snapshot.CertificateReady(certificate) || age >= snapshot.CertificateGrace {
+			continue
+		}
+		if wait := snapshot.CertificateGrace - age; p.RequeueAfter == 0 || wait < p.RequeueAfter {
+			p.RequeueAfter = wait
+		}
 	}
 }
 

@@ -24,9 +24,9 @@ var StorageClassKind = storagev1.SchemeGroupVersion.WithKind("StorageClass")
 // annotationDefaultClass marks the default StorageClass.
 const annotationDefaultClass = "storageclass.kubernetes.io/is-default-class"
 
-// StorageClasses adds the StorageClasses to a snapshot.
-//
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
+
+// StorageClasses adds the StorageClasses to a snapshot.
 func (o *Observer) StorageClasses(ctx context.Context, s *snapshot.Cluster) error {
 	list := metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(StorageClassKind)
@@ -64,9 +64,9 @@ func (o *Observer) Forget(cluster types.UID) {
 	delete(o.refusals.last, cluster)
 }
 
-// Refusals adds what other controllers could not create for the cluster. They say so in Events only.
-//
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
+
+// Refusals adds what other controllers could not create for the cluster. They say so in Events only.
 func (o *Observer) Refusals(ctx context.Context, s *snapshot.Cluster, now time.Time) error {
 	o.refusals.mu.Lock()
 	last, known := o.refusals.last[s.Object.UID]

@@ -14,8 +14,8 @@ import (
 
 	"github.com/acme/pg-operator/apis/v1alpha1"
 	"github.com/acme/pg-operator/instance/contract"
-	"github.com/acme/pg-operator/reconciler/apply"
 	"github.com/acme/pg-operator/reconciler/decide"
+	"github.com/acme/pg-operator/reconciler/outcome"
 	"github.com/acme/pg-operator/reconciler/snapshot"
 )
 
@@ -30,7 +30,7 @@ type Event struct {
 
 // Compute words the status of a cluster. It starts from the stored one: a condition that stays keeps its time.
 func Compute(
-	s *snapshot.Cluster, plan decide.Plan, result *apply.Result, now time.Time,
+	s *snapshot.Cluster, plan decide.Plan, result *outcome.Result, now time.Time,
 ) (v1alpha1.PostgresClusterStatus, []Event) {
 	stored := &s.Object.Status
 	status := v1alpha1.PostgresClusterStatus{
@@ -122,7 +122,7 @@ func storedReason(stored *v1alpha1.PostgresClusterStatus) string {
 
 // events tell of changes of the Ready condition, of restarts and of fields that were taken back.
 func events(
-	stored, status *v1alpha1.PostgresClusterStatus, plan decide.Plan, result *apply.Result,
+	stored, status *v1alpha1.PostgresClusterStatus, plan decide.Plan, result *outcome.Result,
 ) []Event {
 	var events []Event
 	before := meta.FindStatusCondition(stored.Conditions, v1alpha1.ConditionReady)
@@ -151,7 +151,7 @@ func events(
 		events = append(events, Event{
 			Type: corev1.EventTypeWarning, Reason: "FieldTakenBack", Action: "Apply",
 			Message: fmt.Sprintf("%s %s was changed by another field manager and was set back: %s; change the "+
-				"PostgresCluster instead", taken.Kind, taken.Name, apply.Describe(taken.Conflicts)),
+				"PostgresCluster instead", taken.Kind, taken.Name, outcome.Describe(taken.Conflicts)),
 		})
 	}
 	return events

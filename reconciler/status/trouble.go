@@ -7,18 +7,17 @@ import (
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	cmmetav1 "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/acme/pg-operator/apis/v1alpha1"
-	"github.com/acme/pg-operator/reconciler/apply"
 	"github.com/acme/pg-operator/reconciler/decide"
+	"github.com/acme/pg-operator/reconciler/outcome"
 	"github.com/acme/pg-operator/reconciler/snapshot"
 )
 
 // findTrouble finds the first thing that keeps the cluster from its spec, and whether somebody must act.
 func findTrouble(
-	s *snapshot.Cluster, plan decide.Plan, result *apply.Result, now time.Time,
+	s *snapshot.Cluster, plan decide.Plan, result *outcome.Result, now time.Time,
 ) (trouble decide.Block, stalled bool) {
 	if len(s.Invalid) > 0 {
 		return invalidSpec(s), true
@@ -57,35 +56,35 @@ func invalidSpec(s *snapshot.Cluster) decide.Block {
 }
 
 // failureTrouble words a child that could not be applied. What passes by itself is no trouble.
-func failureTrouble(f *apply.Failure) (block decide.Block, stalled bool) {
+func failureTrouble(f *outcome.Failure) (block decide.Block, stalled bool) {
 	object := fmt.Sprintf("%s %q: ", f.Kind, f.Name)
 	switch f.Class {
-	case apply.ClassForeign:
+	case outcome.ClassForeign:
 		return decide.Block{Reason: v1alpha1.ReasonNameConflict, Message: object + f.Message}, true
-	case apply.ClassContested:
+	case outcome.ClassContested:
 		return decide.Block{Reason: v1alpha1.ReasonContested, Message: object + f.Message}, true
-	case apply.ClassFieldConflict:
+	case outcome.ClassFieldConflict:
 		return decide.Block{Reason: v1alpha1.ReasonFieldConflict, Message: object + f.Message}, true
-	case apply.ClassQuota:
+	case outcome.ClassQuota:
 		return decide.Block{Reason: v1alpha1.ReasonQuotaExceeded, Message: object + f.Message}, true
-	case apply.ClassForbidden:
+	case outcome.ClassForbidden:
 		if f.Kind == "PersistentVolumeClaim" && strings.Contains(f.Message, "resize") {
 			return decide.Block{Reason: v1alpha1.ReasonResizeRefused, Message: object + f.Message +
 				"; set spec.storage back to what is provisioned, or allow the StorageClass to expand volumes"}, true
 		}
 		return decide.Block{Reason: v1alpha1.ReasonForbidden, Message: object + f.Message}, true
-	case apply.ClassNoKind:
+	case outcome.ClassNoKind:
 		if strings.HasSuffix(f.Group, "cert-manager.io") {
 			return decide.Block{Reason: v1alpha1.ReasonCertManagerMissing, Message: fmt.Sprintf(
 				"%sthe API server does not know the kind %s of %s: install cert-manager; the cluster goes on by itself then",
 				object, f.Kind, f.Group)}, true
 		}
 		return decide.Block{Reason: v1alpha1.ReasonUnsupportedByServer, Message: object + f.Message}, true
-	case apply.ClassUnsupported:
+	case outcome.ClassUnsupported:
 		return decide.Block{Reason: v1alpha1.ReasonUnsupportedByServer, Message: object + f.Message}, true
-	case apply.ClassInvalid, apply.ClassInternal:
+	case outcome.ClassInvalid, outcome.ClassInternal:
 		return decide.Block{Reason: v1alpha1.ReasonApplyFailed, Message: object + f.Message}, true
-	case apply.ClassTransient:
+	case outcome.ClassTransient:
 		// The text of a failed call is not stable (ports, times): the log has it.
 		return decide.Block{Reason: v1alpha1.ReasonApplyFailed, Message: object + "could not be applied; it is tried again"}, false
 	default:
@@ -120,7 +119,7 @@ func refusalTrouble(s *snapshot.Cluster) decide.Block {
 		switch {
 		case strings.HasPrefix(refusal.Object, "PersistentVolumeClaim"):
 			reason = v1alpha1.ReasonVolumeNotBound
-		case apply.QuotaText(refusal.Message):
+		case outcome.QuotaText(refusal.Message):
 			reason = v1alpha1.ReasonQuotaExceeded
 		case !strings.Contains(refusal.Message, "forbidden"):
 			reason = v1alpha1.ReasonInstanceFailed
@@ -147,12 +146,9 @@ func claimTrouble(s *snapshot.Cluster) decide.Block {
 	return decide.Block{}
 }
 
-// certificateGrace is how long a certificate may take before it is called a trouble.
-const certificateGrace = 10 * time.Second
-
 func certificateTrouble(s *snapshot.Cluster, now time.Time) decide.Block {
 	for _, certificate := range s.Certificates {
-		if now.Sub(certificate.CreationTimestamp.Time) < certificateGrace || certificateReady(certificate) {
+		if now.Sub(certificate.CreationTimestamp.Time) < snapshot.CertificateGrace || snapshot.CertificateReady(certificate) {
 			continue
 		}
 		message := "cert-manager has not issued it yet: see whether cert-manager runs"
@@ -166,13 +162,4 @@ func certificateTrouble(s *snapshot.Cluster, now time.Time) decide.Block {
 		}
 	}
 	return decide.Block{}
-}
-
-func certificateReady(certificate *cmv1.Certificate) bool {
-	for _, condition := range certificate.Status.Conditions {
-		if condition.Type == cmv1.CertificateConditionReady {
-			return condition.Status == cmmetav1.ConditionTrue
-		}
-	}
-	return false
 }

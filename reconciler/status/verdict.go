@@ -9,8 +9,8 @@ import (
 
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/apis/v1alpha1"
-	"github.com/acme/pg-operator/reconciler/apply"
 	"github.com/acme/pg-operator/reconciler/decide"
+	"github.com/acme/pg-operator/reconciler/outcome"
 	"github.com/acme/pg-operator/reconciler/snapshot"
 )
 
@@ -25,7 +25,7 @@ type verdict struct {
 // judge compares what is with what shall be. previous is the stored reason of Ready: it tells the first provisioning
 // from later troubles.
 func judge(
-	s *snapshot.Cluster, plan decide.Plan, result *apply.Result, now time.Time, previous string,
+	s *snapshot.Cluster, plan decide.Plan, result *outcome.Result, now time.Time, previous string,
 ) verdict {
 	v := verdict{paused: s.Object.Spec.Paused}
 	r := observeRollout(s, plan)

@@ -1,7 +1,11 @@
-package apply
+// Package outcome is what became of one pass over a cluster's children, for
+// those who word it. It holds no logic of its own.
+package outcome
 
 import (
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Outcome is what became of one child.
@@ -29,6 +33,12 @@ type Result struct {
 	Gone bool
 	// Calls is the number of writes sent to the API server.
 	Calls int
+}
+
+// Key names a child in its owner's namespace.
+type Key struct {
+	schema.GroupKind
+	Name string
 }
 
 // ChildOutcome is the outcome of one child.
@@ -76,12 +86,14 @@ func (r *Result) Quiet() bool {
 	return len(r.Failures) == 0 && !r.Gone
 }
 
-func (r *Result) add(key Key, outcome Outcome) {
+// Add records the outcome of one child.
+func (r *Result) Add(key Key, outcome Outcome) {
 	r.Outcomes = append(r.Outcomes, ChildOutcome{key, outcome})
 }
 
-func (r *Result) fail(key Key, failure Failure) {
+// Fail records a child that could not be applied.
+func (r *Result) Fail(key Key, failure Failure) {
 	failure.Key = key
 	r.Failures = append(r.Failures, failure)
-	r.add(key, Failed)
+	r.Add(key, Failed)
 }

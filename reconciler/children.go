@@ -1,0 +1,172 @@
+package reconciler
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/apis/v1alpha1"
+	"github.com/acme/pg-operator/reconciler/apply"
+	"github.com/acme/pg-operator/reconciler/decide"
+	"github.com/acme/pg-operator/reconciler/render"
+	"github.com/acme/pg-operator/reconciler/snapshot"
+)
+
+// How often it is looked whether objects are still there that are never watched: seldom while all is well. A lost Lease
+// or Secret shows in instances that do not run, and then it comes back soon.
+const (
+	ensureAtRest  = 5 * time.Minute
+	ensureTrouble = 10 * time.Second
+)
+
+// +kubebuilder:rbac:groups="",resources=serviceaccounts;configmaps;services,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=cert-manager.io,resources=issuers;certificates,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch;delete
+
+// apply brings the children to the plan, in order; the StatefulSet waits for all others. At most one step disturbs an
+// instance.
+func (r *Reconciler) apply(ctx context.Context, s *snapshot.Cluster, plan decide.Plan, pass *apply.Pass) error {
+	objects, err := render.Objects(s, plan, r.options.render())
+	if err != nil {
+		return fmt.Errorf("rendering: %w", err)
+	}
+	r.ensure(ctx, s, pass)
+	intents, rendered, err := r.intents(s, objects)
+	if err != nil {
+		return err
+	}
+	last := len(intents) - 1
+	pass.All(ctx, intents[:last])
+	if ctx.Err() != nil || pass.Result.Gone || pass.Result.Blocked() {
+		return nil
+	}
+	if plan.Recreate != "" {
+		// The pods stay; the StatefulSet comes back in a later pass, when it is gone, and takes them over.
+		pass.Delete(ctx, appsv1.SchemeGroupVersion.WithKind("StatefulSet"), s.Names().StatefulSet(), plan.Recreate, true)
+		return nil
+	}
+	pass.All(ctx, intents[last:])
+	r.prune(ctx, s, pass, rendered)
+	r.restart(ctx, plan, pass)
+	return nil
+}
+
+// intents pairs what was rendered with what is live.
+func (r *Reconciler) intents(
+	s *snapshot.Cluster, objects []runtime.ApplyConfiguration,
+) ([]apply.Intent, map[snapshot.Key]bool, error) {
+	intents := make([]apply.Intent, 0, len(objects))
+	rendered := make(map[snapshot.Key]bool, len(objects))
+	for _, object := range objects {
+		named, ok := object.(interface {
+			GetKind() *string
+			GetAPIVersion() *string
+			GetName() *string
+		})
+		if !ok {
+			return nil, nil, fmt.Errorf("rendering: %T does not tell its name", object)
+		}
+		group, _, found := strings.Cut(*named.GetAPIVersion(), "/")
+		if !found {
+			group = ""
+		}
+		key := snapshot.Key{Name: *named.GetName()}
+		key.Group, key.Kind = group, *named.GetKind()
+		rendered[key] = true
+		intents = append(intents, apply.Intent{Object: object, Live: s.Children[key]})
+	}
+	return intents, rendered, nil
+}
+
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update
+
+// ensure creates what is never applied over: credentials, which nobody reads back, and the agents' Lease. Reading a
+// Secret's metadata tells whose it is when one is there already.
+func (r *Reconciler) ensure(ctx context.Context, s *snapshot.Cluster, pass *apply.Pass) {
+	period := r.ensurePeriod(&s.Object.Status)
+	secret := corev1.SchemeGroupVersion.WithKind("Secret")
+	pass.Ensure(ctx, secret, s.Names().SecretApp(), period, func() client.Object {
+		return render.AppSecret(s, rand.Text())
+	})
+	pass.Ensure(ctx, secret, s.Names().SecretSuperuser(), period, func() client.Object {
+		return render.SuperuserSecret(s, rand.Text())
+	})
+	pass.Ensure(ctx, coordinationv1.SchemeGroupVersion.WithKind("Lease"), s.Names().Lease(), period, func() client.Object {
+		return render.Lease(s)
+	})
+}
+
+func (r *Reconciler) ensurePeriod(status *v1alpha1.PostgresClusterStatus) time.Duration {
+	if status.Replicas != nil && status.ReadyReplicas != nil && *status.Replicas > 0 &&
+		*status.Replicas == *status.ReadyReplicas {
+		return ensureAtRest
+	}
+	return ensureTrouble
+}
+
+// prune deletes children that are no longer rendered. Volumes are never among them.
+func (r *Reconciler) prune(ctx context.Context, s *snapshot.Cluster, pass *apply.Pass, rendered map[snapshot.Key]bool) {
+	for key, object := range s.Children {
+		if rendered[key] || key.Kind == "PersistentVolumeClaim" || object.GetDeletionTimestamp() != nil ||
+			!snapshot.ControlledBy(object, s.Object.UID) {
+			continue
+		}
+		pass.Delete(ctx, key.WithVersion("v1"), key.Name, object.GetUID(), false)
+	}
+}
+
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch;delete
+
+// restart deletes the one pod that is to be made anew. The agents' rights on pods must be ours too, to be given.
+func (r *Reconciler) restart(ctx context.Context, plan decide.Plan, pass *apply.Pass) {
+	if plan.Restart == nil || ctx.Err() != nil {
+		return
+	}
+	pass.Delete(ctx, corev1.SchemeGroupVersion.WithKind("Pod"), plan.Restart.Instance, plan.Restart.UID, false)
+}
+
+// owner describes a cluster to apply.
+func (r *Reconciler) owner(cluster *v1alpha1.PostgresCluster) apply.Owner {
+	return apply.Owner{
+		Namespace: cluster.Namespace, Name: cluster.Name, UID: cluster.UID,
+		Kind: v1alpha1.PostgresClusterKind.GroupKind(),
+		Labels: map[string]string{
+			naming.LabelManagedBy: naming.ManagedBy, naming.LabelCluster: cluster.Name,
+		},
+		Confirm: func(ctx context.Context) (bool, error) {
+			live := &metav1.PartialObjectMetadata{}
+			live.SetGroupVersionKind(v1alpha1.PostgresClusterKind)
+			err := r.live.Get(ctx, client.ObjectKeyFromObject(cluster), live)
+			if err != nil {
+				return false, client.IgnoreNotFound(err)
+			}
+			return live.UID == cluster.UID && live.DeletionTimestamp.IsZero(), nil
+		},
+	}
+}
+
+// yields says which fields are left to other managers: suggested labels, which for example Argo CD uses for its own
+// bookkeeping, and annotations that are not ours. What selects or defines something is taken back.
+func yields(path string) bool {
+	if label, ok := strings.CutPrefix(path, ".metadata.labels."); ok {
+		return label == naming.LabelInstance || label == naming.LabelName || label == naming.LabelComponent
+	}
+	annotation, ok := strings.CutPrefix(path, ".metadata.annotations.")
+	return ok && !strings.HasPrefix(annotation, v1alpha1.Group+"/")
+}

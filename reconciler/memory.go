@@ -1,0 +1,124 @@
+package reconciler
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/apis/v1alpha1"
+	"github.com/acme/pg-operator/reconciler/apply"
+	"github.com/acme/pg-operator/reconciler/outcome"
+	"github.com/acme/pg-operator/reconciler/status"
+)
+
+// memories hold one memory per cluster.
+type memories struct {
+	mu sync.Mutex
+	by map[types.NamespacedName]*memory
+}
+
+// memory is what is remembered of one cluster between passes: nothing but what saves calls. The work queue runs one
+// pass of a cluster at a time.
+type memory struct {
+	uid     types.UID
+	started time.Time
+	// fingerprint of the facts of the last pass that found nothing to do, and until when that holds.
+	fingerprint uint64
+	until       time.Time
+	// stored is the last status written and the resourceVersion that it made.
+	stored   *v1alpha1.PostgresClusterStatus
+	storedRV string
+}
+
+func (r *Reconciler) remember(name types.NamespacedName, cluster *v1alpha1.PostgresCluster) *memory {
+	r.memories.mu.Lock()
+	defer r.memories.mu.Unlock()
+	m := r.memories.by[name]
+	if m != nil && m.uid != cluster.UID {
+		r.dropLocked(name, m)
+		m = nil
+	}
+	if m == nil {
+		m = &memory{uid: cluster.UID, started: r.now()}
+		if r.memories.by == nil {
+			r.memories.by = map[types.NamespacedName]*memory{}
+		}
+		r.memories.by[name] = m
+	}
+	return m
+}
+
+func (r *Reconciler) forget(name types.NamespacedName) {
+	r.memories.mu.Lock()
+	defer r.memories.mu.Unlock()
+	if m := r.memories.by[name]; m != nil {
+		r.dropLocked(name, m)
+	}
+}
+
+func (r *Reconciler) dropLocked(name types.NamespacedName, m *memory) {
+	r.applier.Forget(m.uid)
+	r.observer.Forget(m.uid)
+	clusterReady.DeleteLabelValues(name.Namespace, name.Name)
+	delete(r.memories.by, name)
+}
+
+// quiet says that nothing changed since a pass that found nothing to do, and when that pass wanted to look again.
+func (m *memory) quiet(fingerprint uint64, now time.Time) (wait time.Duration, quiet bool) {
+	if m.fingerprint != fingerprint || !now.Before(m.until) {
+		return 0, false
+	}
+	return m.until.Sub(now), true
+}
+
+func (m *memory) rest(fingerprint uint64, until time.Time) {
+	m.fingerprint, m.until = fingerprint, until
+}
+
+// newestStatus puts the status that was written last in the place of an older one from the cache.
+func (m *memory) newestStatus(cluster *v1alpha1.PostgresCluster) {
+	if m.stored == nil {
+		return
+	}
+	if order, err := resourceversion.CompareResourceVersion(cluster.ResourceVersion, m.storedRV); err == nil && order < 0 {
+		m.stored.DeepCopyInto(&cluster.Status)
+	}
+}
+
+// statusWriter is the only thing done to a cluster itself.
+type statusWriter interface {
+	Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error
+}
+
+// +kubebuilder:rbac:groups=db.example.com,resources=postgresclusters/status,verbs=patch
+
+// storeStatus writes a status that differs from the stored one. That the cluster is gone is no error.
+func (r *Reconciler) storeStatus(
+	ctx context.Context, cluster *v1alpha1.PostgresCluster, computed v1alpha1.PostgresClusterStatus, m *memory,
+) (written bool, err error) {
+	if equality.Semantic.DeepEqual(cluster.Status, computed) {
+		return false, nil
+	}
+	configuration := status.Configuration(cluster, &computed)
+	err = r.status.Apply(ctx, configuration, client.FieldOwner(naming.FieldManager), client.ForceOwnership)
+	switch class := apply.Classify(err); class {
+	case "":
+		m.stored, m.storedRV = computed.DeepCopy(), *configuration.ResourceVersion
+		return true, nil
+	case outcome.ClassGone, outcome.ClassReplaced:
+		return false, nil
+	default:
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return false, err
+	}
+}

@@ -1,0 +1,73 @@
+package reconciler
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/acme/pg-operator/apis/v1alpha1"
+	"github.com/acme/pg-operator/reconciler/outcome"
+	"github.com/acme/pg-operator/reconciler/snapshot"
+)
+
+const (
+	passQuiet  = "quiet"
+	passDone   = "done"
+	passFailed = "failed"
+)
+
+var (
+	passes = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "pg_operator_passes_total",
+		Help: "Reconcile passes by result: quiet (nothing had changed), done, failed.",
+	}, []string{"result"})
+	applies = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "pg_operator_apply_total",
+		Help: "Children by kind and by what became of them: created, changed, unchanged, skipped, deleted, failed.",
+	}, []string{"kind", "result"})
+	takenBack = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "pg_operator_fields_taken_back_total",
+		Help: "Fields of children taken back, by kind and by the field manager that had changed them.",
+	}, []string{"kind", "manager"})
+	clusterReady = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "pg_operator_cluster_ready",
+		Help: "1 when the Ready condition of a PostgresCluster is True, else 0.",
+	}, []string{"namespace", "name"})
+)
+
+func init() {
+	metrics.Registry.MustRegister(passes, applies, takenBack, clusterReady)
+}
+
+// measure counts what a pass did, and logs what people may look for.
+func (r *Reconciler) measure(
+	ctx context.Context, s *snapshot.Cluster, status *v1alpha1.PostgresClusterStatus, result *outcome.Result,
+) {
+	logger := log.FromContext(ctx)
+	for _, child := range result.Outcomes {
+		applies.WithLabelValues(child.Kind, string(child.Outcome)).Inc()
+	}
+	for _, taken := range result.TakenBack {
+		for _, conflict := range taken.Conflicts {
+			takenBack.WithLabelValues(taken.Kind, conflict.Manager).Inc()
+			logger.Info("Took back a field from another field manager", "kind", taken.Kind, "child", taken.Name,
+				"manager", conflict.Manager, "path", conflict.Path)
+		}
+	}
+	pass := passDone
+	for i := range result.Failures {
+		pass = passFailed
+		failure := &result.Failures[i]
+		logger.Info("Failed to apply a child", "kind", failure.Kind, "child", failure.Name,
+			"class", failure.Class, "reason", failure.Message)
+	}
+	passes.WithLabelValues(pass).Inc()
+	ready := 0.0
+	if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
+		ready = 1
+	}
+	clusterReady.WithLabelValues(s.Object.Namespace, s.Object.Name).Set(ready)
+}

@@ -1,0 +1,215 @@
+package reconciler
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/apis/v1alpha1"
+	"github.com/acme/pg-operator/reconciler/apply"
+	"github.com/acme/pg-operator/reconciler/decide"
+	"github.com/acme/pg-operator/reconciler/observe"
+	"github.com/acme/pg-operator/reconciler/render"
+)
+
+// Options of the reconciler.
+type Options struct {
+	// OperatorImage holds the agent's program; an init container copies it into every instance.
+	OperatorImage string
+	// Images are the images of PostgreSQL by major version, for clusters that name none.
+	Images map[string]string
+	// Defaults of fields that users leave out.
+	Defaults v1alpha1.Defaults
+	// PostgresUID is the user and group that run PostgreSQL; 999 when zero, as in the official images.
+	PostgresUID int64
+	// LeaseDuration is how long a silent primary keeps its Lease; 10 seconds when zero.
+	LeaseDuration time.Duration
+	// MaxConcurrentReconciles is the number of clusters worked on at a time; 4 when zero.
+	MaxConcurrentReconciles int
+}
+
+func (o Options) decide() decide.Config {
+	return decide.Config{Images: o.Images, LeaseDuration: o.LeaseDuration}
+}
+
+func (o Options) render() render.Config {
+	return render.Config{OperatorImage: o.OperatorImage, PostgresUID: o.PostgresUID}
+}
+
+func (o *Options) setDefaults() {
+	if o.PostgresUID == 0 {
+		o.PostgresUID = 999
+	}
+	if o.LeaseDuration == 0 {
+		o.LeaseDuration = 10 * time.Second
+	}
+	if o.MaxConcurrentReconciles == 0 {
+		o.MaxConcurrentReconciles = 4
+	}
+}
+
+// CacheOptions make the cache hold nothing but our own children, without managedFields, and hand out its objects
+// without copying them: whoever reads from it must not change what it gets.
+func CacheOptions() cache.Options {
+	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{naming.LabelManagedBy: naming.ManagedBy})}
+	shared := true
+	options := cache.Options{
+		DefaultTransform:             cache.TransformStripManagedFields(),
+		DefaultUnsafeDisableDeepCopy: &shared,
+		ByObject: map[client.Object]cache.ByObject{
+			&appsv1.StatefulSet{}: ours, &corev1.Pod{}: ours, &corev1.PersistentVolumeClaim{}: ours,
+			&cmv1.Certificate{}: ours, metadata(observe.IssuerKind): ours,
+		},
+	}
+	for _, kind := range observe.MetadataKinds {
+		options.ByObject[metadata(kind)] = ours
+	}
+	return options
+}
+
+// SetupWithManager registers the reconciler.
+func SetupWithManager(mgr ctrl.Manager, options Options) error {
+	options.setDefaults()
+	r := &Reconciler{
+		options: options, cache: mgr.GetCache(), live: mgr.GetAPIReader(), now: time.Now,
+		applier:  apply.New(mgr.GetClient(), mgr.GetAPIReader(), naming.FieldManager, yields, time.Now),
+		status:   mgr.GetClient().Status(),
+		recorder: mgr.GetEventRecorder(naming.FieldManager),
+	}
+	c, err := controller.New("postgrescluster", mgr, controller.Options{
+		Reconciler:              r,
+		MaxConcurrentReconciles: options.MaxConcurrentReconciles,
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
+			5*time.Millisecond, 5*time.Minute),
+		ReconciliationTimeout: 2 * time.Minute,
+		EnableWarmup:          new(true),
+	})
+	if err != nil {
+		return fmt.Errorf("create the controller: %w", err)
+	}
+	late := &lateKinds{mgr: mgr, controller: c, now: time.Now}
+	r.observer = &observe.Observer{Cache: mgr.GetCache(), Live: mgr.GetAPIReader(), CertManager: late.present}
+	return watch(mgr, c)
+}
+
+// watch starts passes on every change of a cluster or of one of its children.
+func watch(mgr ctrl.Manager, c controller.Controller) error {
+	objects := []client.Object{&appsv1.StatefulSet{}, &corev1.Pod{}, &corev1.PersistentVolumeClaim{}}
+	for _, kind := range observe.MetadataKinds {
+		objects = append(objects, metadata(kind))
+	}
+	if err := c.Watch(source.Kind(mgr.GetCache(), client.Object(&v1alpha1.PostgresCluster{}),
+		&handler.EnqueueRequestForObject{})); err != nil {
+		return fmt.Errorf("watch PostgresClusters: %w", err)
+	}
+	for _, object := range objects {
+		if err := watchChild(context.Background(), mgr, c, object); err != nil {
+			return err
+		}
+	}
+	classes := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+		return unready(ctx, mgr.GetCache())
+	})
+	if err := c.Watch(source.Kind(mgr.GetCache(), client.Object(metadata(observe.StorageClassKind)), classes)); err != nil {
+		return fmt.Errorf("watch StorageClasses: %w", err)
+	}
+	return nil
+}
+
+func watchChild(ctx context.Context, mgr ctrl.Manager, c controller.Controller, object client.Object) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, object, observe.IndexCluster, observe.IndexByCluster); err != nil {
+		return fmt.Errorf("index %T: %w", object, err)
+	}
+	if err := c.Watch(source.Kind(mgr.GetCache(), object, handler.EnqueueRequestsFromMapFunc(clusterOf))); err != nil {
+		return fmt.Errorf("watch %T: %w", object, err)
+	}
+	return nil
+}
+
+// clusterOf maps a child to its cluster. Children of children, such as the EndpointSlices that Kubernetes makes for
+// our Services with our labels, are not ours; pods are.
+func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
+	cluster := object.GetLabels()[naming.LabelCluster]
+	owner := metav1.GetControllerOfNoCopy(object)
+	if cluster == "" || (owner != nil && owner.Kind != v1alpha1.PostgresClusterKind.Kind && owner.Kind != "StatefulSet") {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: cluster}}}
+}
+
+// unready are the clusters that a new StorageClass may help.
+func unready(ctx context.Context, reader client.Reader) []reconcile.Request {
+	clusters := &v1alpha1.PostgresClusterList{}
+	if err := reader.List(ctx, clusters); err != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range clusters.Items {
+		if !meta.IsStatusConditionTrue(clusters.Items[i].Status.Conditions, v1alpha1.ConditionReady) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&clusters.Items[i])})
+		}
+	}
+	return requests
+}
+
+func metadata(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kind)
+	return object
+}
+
+// lateKinds watches cert-manager's kinds as soon as the API server knows them, which may be long after the start.
+type lateKinds struct {
+	mgr        ctrl.Manager
+	controller controller.Controller
+	now        func() time.Time
+
+	mu      sync.Mutex
+	watched bool
+	tried   time.Time
+}
+
+// lateKindsPeriod is how often the API server is asked for kinds that it did not know.
+const lateKindsPeriod = 3 * time.Second
+
+func (l *lateKinds) present(ctx context.Context) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.watched || l.now().Sub(l.tried) < lateKindsPeriod {
+		return l.watched
+	}
+	l.tried = l.now()
+	certificate := cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateKind)
+	for _, kind := range []schema.GroupVersionKind{certificate, observe.IssuerKind} {
+		if _, err := l.mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err != nil {
+			return false
+		}
+	}
+	for _, object := range []client.Object{&cmv1.Certificate{}, metadata(observe.IssuerKind)} {
+		if err := watchChild(ctx, l.mgr, l.controller, object); err != nil {
+			l.mgr.GetLogger().Error(err, "Failed to watch cert-manager's kinds")
+			return false
+		}
+	}
+	l.watched = true
+	return true
+}

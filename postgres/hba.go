@@ -8,7 +8,7 @@ const (
 	IdentMap = "pg_operator"
 	// RoleSuperuser and RoleReplication are the roles that HBA treats specially.
 	RoleSuperuser   = "postgres"
-	RoleReplication = "pg_operator_replication"
+	RoleReplication = "pgoperator_replication"
 )
 
 // HBA are the lines of pg_hba.conf. The first that fits decides: the replication role only ever comes with its

@@ -107,8 +107,9 @@ const (
 	UserApp     = "app"
 	// UserSuperuser is the superuser that initdb makes.
 	UserSuperuser = "postgres"
-	// UserReplication streams and rewinds; it authenticates by a certificate whose common name it is.
-	UserReplication = "pg_operator_replication"
+	// UserReplication streams and rewinds; it authenticates by a certificate whose common name it is. PostgreSQL
+	// reserves names that begin with pg_.
+	UserReplication = "pgoperator_replication"
 )
 
 // ConfigMapKey is the key of the ConfigMap of a cluster under which contract.Config stands as JSON.

@@ -67,11 +67,11 @@ func (f Facts) blocked() (Decision, bool) {
 		return f.rest(contract.StateWaiting, message), true
 	case f.ProgramsProblem != "":
 		return f.rest(contract.StateFailed, f.ProgramsProblem), true
-	case f.Programs.Major != f.Config.Version:
-		return f.rest(contract.StateFailed, fmt.Sprintf("the image has PostgreSQL %s, but spec.version is %q; "+
-			"use an image with PostgreSQL %[2]s", f.Programs.Full, f.Config.Version)), true
 	case !f.Data.Known:
 		return f.rest(contract.StateStarting, "looks at its volume"), true
+	case f.Programs.Major != f.Config.Version && f.Programs.Major != "":
+		return f.rest(contract.StateFailed, fmt.Sprintf("the image has PostgreSQL %s, but spec.version is %q; "+
+			"use an image with PostgreSQL %[2]s", f.Programs.Full, f.Config.Version)), true
 	case f.Data.Problem != "":
 		return f.rest(contract.StateFailed, f.Data.Problem), true
 	case f.Data.Present && f.Data.Major != f.Programs.Major:

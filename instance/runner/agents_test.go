@@ -1,0 +1,419 @@
+package runner_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/instance/lease"
+	"github.com/acme/pg-operator/instance/pg"
+)
+
+// story is the life of a cluster of two, told in steps that build on each other.
+type story struct {
+	*world
+	authority *authority
+	a, b      *host
+	major     string
+	config    contract.Config
+	systemID  string
+}
+
+// TestAgents runs two agents with a real PostgreSQL each, and only the API server in memory.
+func TestAgents(t *testing.T) {
+	programs, err := pg.FindPrograms(t.Context(), "")
+	if err != nil {
+		t.Skipf("no PostgreSQL to test with: %v", err)
+	}
+	if asOrdinaryUser(t) {
+		return
+	}
+	w := newWorld()
+	s := &story{world: w, authority: newAuthority(t), major: programs.Version.Major}
+	s.a, s.b = newHost(t, w, s.authority, 0), newHost(t, w, s.authority, 1)
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"bootstrap", s.bootstrap},
+		{"only TLS and passwords", s.authentication},
+		{"clone and stream", s.clone},
+		{"status over mTLS", s.status},
+		{"settings", s.settings},
+		{"order to restart", s.order},
+		{"password follows its Secret", s.password},
+		{"certificate renewed", s.renewal},
+		{"postmaster killed", s.killed},
+		{"replica wiped", s.wiped},
+		{"replica promoted by somebody", s.promoted},
+		{"API server down", s.outage},
+		{"primary restarted", s.restarted},
+		{"Lease lost", s.fenced},
+		{"retained data adopted", s.adopted},
+		{"foreign data refused", s.foreign},
+	} {
+		begun := time.Now()
+		if !t.Run(step.name, func(t *testing.T) {
+			s.a.t, s.b.t = t, t
+			step.run(t)
+		}) {
+			break
+		}
+		t.Logf("%-30s %v", step.name, time.Since(begun).Round(time.Millisecond))
+	}
+	s.a.t, s.b.t = t, t
+}
+
+func (s *story) bootstrap(t *testing.T) {
+	s.config = config(s.major, 1, nil)
+	s.setConfig(t, s.config)
+	s.a.start()
+	s.await(t, 20*time.Second, "the primary runs", s.runs(s.a.name, primaryRole))
+	eventually(t, time.Second, "ready", func() bool {
+		code, _, err := s.a.get(s.a.probeURL+contract.PathReady, "")
+		return err == nil && code == 200
+	})
+	report := s.pod(s.a.name).report
+	s.systemID = report.SystemID
+	if s.systemID == "" || report.Timeline != 1 || report.SettingsHash != s.config.SettingsHash || report.SettingsError != "" {
+		t.Errorf("report %+v", report)
+	}
+	s.await(t, time.Second, "the Lease knows the database", func() bool { return s.lease.SystemID == s.systemID })
+	for query, want := range map[string]string{
+		"SHOW data_checksums": "on", "SHOW server_encoding": "UTF8", "SHOW password_encryption": "scram-sha-256",
+		"SELECT datcollate FROM pg_database WHERE datname = 'app'":                          "C.UTF-8",
+		"SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = 'app'":             "app",
+		"SELECT rolsuper FROM pg_roles WHERE rolname = 'pgoperator_replication'":           "f",
+		"SELECT rolpassword LIKE 'SCRAM-SHA-256$%' FROM pg_authid WHERE rolname = 'app'":    "t",
+		"SELECT rolpassword IS NULL FROM pg_authid WHERE rolname='pgoperator_replication'": "t",
+	} {
+		if got := s.a.mustSQL("postgres", query); got != want {
+			t.Errorf("%s: %q, want %q", query, got, want)
+		}
+	}
+	if log := s.a.output.String(); strings.Contains(log, password) || strings.Contains(log, "super secret") {
+		t.Error("a password is in the log")
+	}
+}
+
+func (s *story) authentication(t *testing.T) {
+	if err := s.a.login(naming.UserApp, password, "verify-full"); err != nil {
+		t.Errorf("app with TLS and its password: %v", err)
+	}
+	for name, attempt := range map[string]error{
+		"wrong password":               s.a.login(naming.UserApp, "wrong", "verify-full"),
+		"no TLS":                       s.a.login(naming.UserApp, password, "disable"),
+		"replication role by password": s.a.login(naming.UserReplication, password, "verify-full"),
+	} {
+		if attempt == nil {
+			t.Errorf("%s: let in", name)
+		}
+	}
+}
+
+func (s *story) clone(t *testing.T) {
+	s.a.mustSQL("app", "CREATE TABLE public.note (text text)")
+	s.config.Members = append(s.config.Members, s.b.name)
+	s.setConfig(t, s.config)
+	s.b.start()
+	s.await(t, 20*time.Second, "the replica streams", s.runs(s.b.name, replicaRole))
+	if id := s.pod(s.b.name).report.SystemID; id != s.systemID {
+		t.Errorf("replica has the database %s, the primary %s", id, s.systemID)
+	}
+	s.replicates(t, "cloned")
+	if got := s.a.mustSQL("postgres", "SELECT usename || ' ' || application_name FROM pg_stat_replication"); got != "pgoperator_replication orders-db-1" {
+		t.Errorf("streams as %q", got)
+	}
+	if got := s.a.mustSQL("postgres", "SELECT string_agg(slot_name || ' ' || active, ',') FROM pg_replication_slots"); got != "pg_operator_1 true" {
+		t.Errorf("slots %q", got)
+	}
+}
+
+// replicates proves that what is written to the primary arrives at the replica.
+func (s *story) replicates(t *testing.T, text string) {
+	t.Helper()
+	s.a.mustSQL("app", "INSERT INTO public.note VALUES ('"+text+"')")
+	eventually(t, 10*time.Second, "the replica has "+text, func() bool {
+		got, err := s.b.sql("app", "SELECT count(*) FROM public.note WHERE text = '"+text+"'")
+		return err == nil && got == "1"
+	})
+}
+
+func (s *story) status(t *testing.T) {
+	code, body, err := s.b.get(s.b.statusURL+contract.PathStatus, s.a.path("client"))
+	if err != nil || code != 200 {
+		t.Fatalf("status: %d %v", code, err)
+	}
+	var status contract.Status
+	if err := json.Unmarshal([]byte(body), &status); err != nil {
+		t.Fatal(err)
+	}
+	if status.Instance != s.b.name || status.Role != contract.RoleReplica || status.Received == "" || status.Replayed == "" {
+		t.Errorf("status %s", body)
+	}
+	s.authority.issue(t, s.a.path("stranger"), "app")
+	if code, _, err := s.b.get(s.b.statusURL+contract.PathStatus, s.a.path("stranger")); err != nil || code != 403 {
+		t.Errorf("another certificate of the authority: %d %v", code, err)
+	}
+	if _, _, err := s.b.get(s.b.statusURL+contract.PathStatus, ""); err == nil {
+		t.Error("answers without a certificate")
+	}
+	newAuthority(t).issue(t, s.a.path("foreign"), naming.UserReplication)
+	if _, _, err := s.b.get(s.b.statusURL+contract.PathStatus, s.a.path("foreign")); err == nil {
+		t.Error("answers a certificate of another authority")
+	}
+}
+
+func (s *story) settings(t *testing.T) {
+	members := s.config.Members
+	s.config = config(s.major, 2, map[string]string{
+		"work_mem": "5MB", "max_connections": "120", "no_such_setting": "1", "seq_page_cost": "many",
+		"log_line_prefix": `it's %m \ `,
+	})
+	s.config.Members = members
+	s.setConfig(t, s.config)
+	for _, h := range []*host{s.a, s.b} {
+		s.await(t, 10*time.Second, h.name+" has the settings", func() bool {
+			r := s.pods[h.name].report
+			return r.SettingsHash == s.config.SettingsHash && len(r.PendingRestart) == 1
+		})
+		r := s.pod(h.name).report
+		if r.State != contract.StateRunning || r.PendingRestart[0] != "max_connections" ||
+			!strings.Contains(r.SettingsError, "no_such_setting") || !strings.Contains(r.SettingsError, "seq_page_cost") {
+			t.Errorf("report %+v", r)
+		}
+		if got := h.mustSQL("postgres", "SHOW work_mem"); got != "5MB" {
+			t.Errorf("work_mem %q", got)
+		}
+		if got := h.mustSQL("postgres", "SHOW log_line_prefix"); got != `it's %m \ ` {
+			t.Errorf("log_line_prefix %q", got)
+		}
+	}
+}
+
+func (s *story) order(t *testing.T) {
+	s.config.Orders = []contract.Order{
+		{ID: "1", Instance: s.a.name, Kind: contract.OrderRestart}, {ID: "2", Instance: s.b.name, Kind: contract.OrderRestart},
+	}
+	s.setConfig(t, s.config)
+	for id, h := range map[string]*host{"1": s.a, "2": s.b} {
+		s.await(t, 20*time.Second, h.name+" has restarted", func() bool {
+			r := s.pods[h.name].report
+			return r.LastOrder == id && len(r.PendingRestart) == 0 && r.State == contract.StateRunning
+		})
+		if got := h.mustSQL("postgres", "SHOW max_connections"); got != "120" {
+			t.Errorf("max_connections %q", got)
+		}
+	}
+	s.await(t, 10*time.Second, "the replica streams", s.runs(s.b.name, replicaRole))
+}
+
+func (s *story) password(t *testing.T) {
+	put(t, s.a.path("app", "password"), []byte("pâsswort ² new"))
+	eventually(t, 10*time.Second, "the new password", func() bool {
+		return s.a.login(naming.UserApp, "pâsswort ² new", "verify-full") == nil
+	})
+	if err := os.Remove(s.a.path("app", "password")); err != nil {
+		t.Fatal(err)
+	}
+	before := s.a.mustSQL("postgres", "SELECT rolpassword FROM pg_authid WHERE rolname = 'app'")
+	s.a.halt()
+	s.a.start()
+	s.await(t, 20*time.Second, "the primary runs again", func() bool {
+		return s.running(s.a.name, primaryRole) && s.pods[s.a.name].report.Incarnation == "start2"
+	})
+	if after := s.a.mustSQL("postgres", "SELECT rolpassword FROM pg_authid WHERE rolname = 'app'"); after != before {
+		t.Error("the password changed when its Secret went")
+	}
+	put(t, s.a.path("app", "password"), []byte(password))
+}
+
+func (s *story) renewal(t *testing.T) {
+	before := s.pod(s.a.name).report.CertificateSerial
+	s.authority.issue(t, s.a.path("server"), s.a.name, cluster.InstanceHost(s.a.name, namespace))
+	s.await(t, 10*time.Second, "the new certificate", func() bool {
+		serial := s.pods[s.a.name].report.CertificateSerial
+		return serial != before && serial == strconv.FormatInt(s.authority.serial, 16)
+	})
+	eventually(t, 5*time.Second, "the application comes in", func() bool {
+		return s.a.login(naming.UserApp, password, "verify-full") == nil
+	})
+}
+
+// postmaster is the process number of a host's PostgreSQL.
+func postmaster(t *testing.T, h *host) int {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(h.pgdata(), "postmaster.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _, _ := strings.Cut(string(content), "\n")
+	pid, err := strconv.Atoi(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+func (s *story) killed(t *testing.T) {
+	for _, h := range []*host{s.b, s.a} {
+		pid := postmaster(t, h)
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, 20*time.Second, h.name+" has another postmaster", func() bool {
+			got, err := h.sql("postgres", "SELECT 1")
+			return err == nil && got == "1" && postmaster(t, h) != pid
+		})
+	}
+	s.await(t, 20*time.Second, "both run", func() bool {
+		return s.running(s.a.name, primaryRole) && s.running(s.b.name, replicaRole)
+	})
+	s.replicates(t, "killed")
+}
+
+func (s *story) wiped(t *testing.T) {
+	s.b.halt()
+	if err := os.RemoveAll(s.b.pgdata()); err != nil {
+		t.Fatal(err)
+	}
+	// Half a clone that a crash left behind is no data.
+	put(t, s.b.pgdata()+".new/PG_VERSION", []byte(s.major))
+	s.b.start()
+	s.await(t, 20*time.Second, "the replica streams again", func() bool {
+		return s.running(s.b.name, replicaRole) && s.pods[s.b.name].report.Incarnation == "start2"
+	})
+	s.replicates(t, "wiped")
+}
+
+func (s *story) promoted(t *testing.T) {
+	if _, err := s.b.sql("postgres", "SELECT pg_promote()"); err != nil {
+		t.Fatal(err)
+	}
+	// The fence may come before the write; what matters is that nothing of it stays.
+	_, _ = s.b.sql("app", "INSERT INTO public.note VALUES ('astray')")
+	s.a.mustSQL("app", "INSERT INTO public.note VALUES ('straight')")
+	s.await(t, 10*time.Second, "the replica is stopped", func() bool { return !s.running(s.b.name, replicaRole) })
+	s.await(t, 40*time.Second, "the replica follows again", s.runs(s.b.name, replicaRole))
+	s.replicates(t, "rewound")
+	if got := s.b.mustSQL("app", "SELECT count(*) FROM public.note WHERE text = 'astray'"); got != "0" {
+		t.Errorf("%s rows of the wrong history", got)
+	}
+}
+
+func (s *story) outage(t *testing.T) {
+	pid := postmaster(t, s.a)
+	s.do(func() { s.down = true })
+	// Longer than a renewal's interval, shown by the agent's own complaint.
+	eventually(t, 20*time.Second, "a renewal failed", func() bool {
+		return strings.Contains(s.a.output.String(), errDown.Error())
+	})
+	s.replicates(t, "outage")
+	s.b.halt()
+	s.b.start()
+	eventually(t, 30*time.Second, "the replica starts without the API server", func() bool {
+		got, err := s.b.sql("app", "SELECT count(*) FROM public.note WHERE text = 'outage'")
+		return err == nil && got == "1"
+	})
+	s.do(func() { s.down = false })
+	s.await(t, 20*time.Second, "both run", func() bool {
+		return s.running(s.a.name, primaryRole) && s.running(s.b.name, replicaRole)
+	})
+	if postmaster(t, s.a) != pid {
+		t.Error("the primary was restarted")
+	}
+}
+
+func (s *story) restarted(t *testing.T) {
+	term := s.leaseNow().Term
+	s.a.halt()
+	if l := s.leaseNow(); l.HeldBy() != s.a.name || l.Released == 0 {
+		t.Errorf("after a clean stop the Lease is %+v", l)
+	}
+	if s.primary.Instance != "" {
+		t.Error("the Service still leads to the stopped primary")
+	}
+	s.a.start()
+	s.await(t, 20*time.Second, "the primary runs", func() bool { return s.running(s.a.name, primaryRole) && s.lease.Term == term+1 })
+	if s.leaseNow().Released != 0 {
+		t.Error("a running primary is noted as stopped")
+	}
+	s.await(t, 20*time.Second, "the replica streams", s.runs(s.b.name, replicaRole))
+	s.replicates(t, "restarted")
+}
+
+func (s *story) fenced(t *testing.T) {
+	s.do(func() {
+		s.lease.Holder = lease.Identity(cluster.Instance(7), "x")
+		s.lease.Term++
+		s.version++
+		s.lease.Version = strconv.Itoa(s.version)
+	})
+	eventually(t, 10*time.Second, "the former primary takes no writes", func() bool {
+		got, err := s.a.sql("postgres", "SELECT pg_is_in_recovery()")
+		return err == nil && got == "t"
+	})
+	s.await(t, time.Second, "it has no label", func() bool { return s.pods[s.a.name].label == "" })
+	s.a.halt()
+	s.b.halt()
+}
+
+func (s *story) adopted(t *testing.T) {
+	// A cluster that was deleted and made again: a new Lease, the volumes kept.
+	if err := os.Remove(filepath.Join(s.a.pgdata(), "standby.signal")); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range []*host{s.a, s.b} {
+		if err := os.Remove(h.path("data", "pg-operator.json")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.config.SystemID, s.config.Orders = s.systemID, nil
+	s.do(func() {
+		s.version++
+		s.lease = lease.Lease{Version: strconv.Itoa(s.version)}
+		s.pods, s.terms = map[string]podView{}, map[int32]string{}
+	})
+	s.setConfig(t, s.config)
+	s.b.start()
+	s.a.start()
+	s.await(t, 30*time.Second, "both run", func() bool {
+		return s.running(s.a.name, primaryRole) && s.running(s.b.name, replicaRole)
+	})
+	if id := s.pod(s.a.name).report.SystemID; id != s.systemID {
+		t.Errorf("database %s, want the retained %s", id, s.systemID)
+	}
+	s.replicates(t, "adopted")
+	s.a.halt()
+	s.b.halt()
+}
+
+func (s *story) foreign(t *testing.T) {
+	before := pg.Fingerprint(filepath.Join(s.a.pgdata(), "global", "pg_control"))
+	s.config.SystemID = "1"
+	s.do(func() {
+		s.version++
+		s.lease = lease.Lease{Version: strconv.Itoa(s.version)}
+		s.pods = map[string]podView{}
+	})
+	s.setConfig(t, s.config)
+	s.a.start()
+	s.await(t, 10*time.Second, "the data is refused", func() bool { return s.pods[s.a.name].report.State == contract.StateFailed })
+	if message := s.pod(s.a.name).report.Message; !strings.Contains(message, s.systemID) || !strings.Contains(message, "nothing was changed") {
+		t.Errorf("message %q", message)
+	}
+	if s.leaseNow().Holder != "" {
+		t.Error("took the Lease")
+	}
+	s.a.halt()
+	if pg.Fingerprint(filepath.Join(s.a.pgdata(), "global", "pg_control")) != before {
+		t.Error("the data was touched")
+	}
+}

@@ -1,0 +1,379 @@
+package runner_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/instance/pg"
+	"github.com/acme/pg-operator/instance/runner"
+	"github.com/acme/pg-operator/postgres"
+)
+
+const (
+	cluster   = naming.Cluster("orders-db")
+	namespace = "shop"
+	password  = "correct horse"
+)
+
+// asOrdinaryUser runs the calling test again as a user that PostgreSQL accepts, if the present one is root.
+func asOrdinaryUser(t *testing.T) (done bool) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		return false
+	}
+	account, err := user.Lookup("postgres")
+	if err != nil {
+		if account, err = user.Lookup("nobody"); err != nil {
+			t.Skip("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
+		}
+	}
+	uid, errUID := strconv.ParseUint(account.Uid, 10, 32)
+	gid, errGID := strconv.ParseUint(account.Gid, 10, 32)
+	if errUID != nil || errGID != nil {
+		t.Fatal(errUID, errGID)
+	}
+	dir, err := os.MkdirTemp("", "pg-operator-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	binary := filepath.Join(dir, "test")
+	self, err := os.ReadFile(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(binary, self, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(dir, int(uid), int(gid)); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-test.run=^" + t.Name() + "$", "-test.timeout=3m"}
+	if testing.Verbose() {
+		args = append(args, "-test.v")
+	}
+	var out bytes.Buffer
+	command := exec.Command(binary, args...)
+	command.Dir = dir
+	command.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "HOME=" + dir}
+	command.Stdout, command.Stderr = &out, &out
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	if err := command.Run(); err != nil {
+		t.Fatalf("as user %s: %v\n%s", account.Username, err, out.String())
+	}
+	t.Logf("as user %s:\n%s", account.Username, out.String())
+	return true
+}
+
+// authority signs the cluster's certificates.
+type authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+	serial      int64
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{serial: 1}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.key = key
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.certificate, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// issue writes a certificate as a mounted Secret has it.
+func (a *authority) issue(t *testing.T, dir, name string, hosts ...string) {
+	t.Helper()
+	a.serial++
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(a.serial), Subject: pkix.Name{CommonName: name}, DNSNames: hosts,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &key.PublicKey, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encode := func(kind string, der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}) }
+	put(t, filepath.Join(dir, "tls.crt"), encode("CERTIFICATE", der))
+	put(t, filepath.Join(dir, "tls.key"), encode("PRIVATE KEY", keyDER))
+	put(t, filepath.Join(dir, "ca.crt"), encode("CERTIFICATE", a.certificate.Raw))
+}
+
+func put(t *testing.T, path string, content []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// Readable by the group, as the kubelet mounts it.
+	if err := os.WriteFile(path, content, 0o640); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// host is one instance's pod: its volume, mounts and ports stay the same from agent to agent.
+type host struct {
+	t         *testing.T
+	world     *world
+	authority *authority
+	dir, name string
+	port      int32
+	starts    int
+	output    *syncBuffer
+	probeURL  string
+	statusURL string
+	stop      context.CancelFunc
+	ended     chan struct{}
+}
+
+func newHost(t *testing.T, w *world, a *authority, ordinal int32) *host {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &host{t: t, world: w, authority: a, dir: dir, name: cluster.Instance(ordinal), output: &syncBuffer{}}
+	for _, sub := range []string{"data", "run"} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.issue(t, h.path("server"), h.name, cluster.InstanceHost(h.name, namespace))
+	a.issue(t, h.path("client"), naming.UserReplication)
+	put(t, h.path("app", "password"), []byte(password))
+	put(t, h.path("superuser", "password"), []byte("super secret"))
+	h.port = freePort(t)
+	t.Cleanup(func() {
+		h.halt()
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", h.name, h.output)
+		}
+		_ = os.RemoveAll(dir)
+	})
+	return h
+}
+
+func (h *host) path(parts ...string) string {
+	return filepath.Join(append([]string{h.dir}, parts...)...)
+}
+
+func (h *host) pgdata() string { return h.path("data", "pgdata") }
+
+func freePort(t *testing.T) int32 {
+	t.Helper()
+	l := listenLocal(t)
+	defer func() { _ = l.Close() }()
+	return int32(l.Addr().(*net.TCPAddr).Port)
+}
+
+func listenLocal(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// start starts an agent on the host.
+func (h *host) start() {
+	h.t.Helper()
+	h.starts++
+	probes, status := listenLocal(h.t), listenLocal(h.t)
+	h.probeURL, h.statusURL = "http://"+probes.Addr().String(), "https://"+status.Addr().String()
+	options := runner.Options{
+		Cluster: cluster, Instance: h.name, Namespace: namespace,
+		Volume: pg.Volume{Root: h.path("data")}, RunDir: h.path("run"), Listen: "127.0.0.1", Port: h.port,
+		ServerTLS:         pg.Keys{Source: h.path("server"), Dir: h.path("run", "server")},
+		ClientTLS:         pg.Keys{Source: h.path("client"), Dir: h.path("run", "client")},
+		SuperuserPassword: h.path("superuser", "password"), AppPassword: h.path("app", "password"),
+		ShutdownTimeout: 20 * time.Second, Incarnation: fmt.Sprintf("start%d", h.starts), AgentVersion: "test",
+		Log: h.output, Probes: probes, Status: status,
+	}
+	logger := funcr.New(func(prefix, args string) {
+		_, _ = fmt.Fprintf(h.output, "%s agent %s %s\n", time.Now().Format("15:04:05.000"), prefix, args)
+	}, funcr.Options{})
+	ctx, cancel := context.WithCancel(context.Background())
+	h.stop, h.ended = cancel, make(chan struct{})
+	go func(ended chan struct{}) {
+		defer close(ended)
+		runner.New(options, podKube{h.world, h.name}, logger).Run(ctx)
+	}(h.ended)
+}
+
+// halt stops the agent as the kubelet does, and waits for its end.
+func (h *host) halt() {
+	h.t.Helper()
+	if h.stop == nil {
+		return
+	}
+	h.stop()
+	select {
+	case <-h.ended:
+	case <-time.After(30 * time.Second):
+		h.t.Errorf("agent of %s does not stop", h.name)
+	}
+	h.stop = nil
+}
+
+// sql runs a statement as the superuser through the Unix socket, and returns its first value as text.
+func (h *host) sql(database, statement string) (string, error) {
+	ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second)
+	defer cancel()
+	conn, err := pg.Server{RunDir: h.path("run"), Port: h.port}.Connect(ctx, database)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	return first(ctx, conn, statement)
+}
+
+func first(ctx context.Context, conn *pgx.Conn, statement string) (string, error) {
+	rows, err := conn.Query(ctx, statement, pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	value := ""
+	if rows.Next() {
+		value = string(rows.RawValues()[0])
+	}
+	rows.Close()
+	return value, rows.Err()
+}
+
+func (h *host) mustSQL(database, statement string) string {
+	h.t.Helper()
+	value, err := h.sql(database, statement)
+	if err != nil {
+		h.t.Fatalf("%s on %s: %v", statement, h.name, err)
+	}
+	return value
+}
+
+// login connects over the network as the application does.
+func (h *host) login(user, password, sslmode string) error {
+	ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, fmt.Sprintf("host=127.0.0.1 port=%d user=%s password='%s' dbname=app sslmode=%s sslrootcert=%s",
+		h.port, user, password, sslmode, h.path("server", "ca.crt")))
+	if err != nil {
+		return err
+	}
+	return conn.Close(ctx)
+}
+
+// eventually asks again and again until the answer is yes.
+func eventually(t *testing.T, within time.Duration, what string, ask func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	for !ask() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("waited %s for: %s", within, what)
+		}
+	}
+}
+
+// get asks for a status, with a client certificate or none.
+func (h *host) get(url, certificates string) (int, string, error) {
+	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS13}
+	config.RootCAs.AddCert(h.authority.certificate)
+	if certificates != "" {
+		pair, err := tls.LoadX509KeyPair(filepath.Join(certificates, "tls.crt"), filepath.Join(certificates, "tls.key"))
+		if err != nil {
+			return 0, "", err
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	response, err := client.Get(url)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(body), err
+}
+
+// config is what the operator would render.
+func config(major string, members int32, user map[string]string) contract.Config {
+	settings := postgres.Settings(major, user)
+	c := contract.Config{
+		Cluster: string(cluster), Namespace: namespace, Version: major, LeaseDurationSeconds: 10,
+		Parameters: settings, HBA: postgres.HBA(), SettingsHash: postgres.SettingsHash(settings, postgres.HBA()),
+	}
+	for ordinal := range members {
+		c.Members = append(c.Members, cluster.Instance(ordinal))
+	}
+	return c
+}
+
+type syncBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}

@@ -1,0 +1,284 @@
+package ssa_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/instance/contract"
+)
+
+// world plays all that this bed lacks, in one namespace: the StatefulSet's controller, the garbage collector's orphans,
+// the volumes, the kubelet, and the agents.
+type world struct {
+	namespace string
+	client    client.Client
+
+	mu sync.Mutex
+	// reports change what an instance's agent says; nil leaves it.
+	reports map[string]func(*contract.Report)
+	// broken instances are never ready.
+	broken map[string]bool
+	// systemID of all data.
+	systemID string
+	// frozen stops the world.
+	frozen bool
+	// capacity overrides what volumes get.
+	capacity map[string]string
+}
+
+// startWorld runs a world until the test ends.
+func startWorld(t testing.TB, namespace string) *world {
+	t.Helper()
+	w := &world{
+		namespace: namespace, client: plane.Client, systemID: "7300000000000000001",
+		reports: map[string]func(*contract.Report){}, broken: map[string]bool{}, capacity: map[string]string{},
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(40 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				w.turn(ctx)
+			}
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return w
+}
+
+// with changes the world between two turns.
+func (w *world) with(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}
+
+// turn does what is due. Errors are of races with the operator; the next turn sees to them.
+func (w *world) turn(ctx context.Context) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.frozen {
+		return
+	}
+	sets := &appsv1.StatefulSetList{}
+	if w.client.List(ctx, sets, client.InNamespace(w.namespace)) != nil {
+		return
+	}
+	w.volumes(ctx)
+	for i := range sets.Items {
+		set := &sets.Items[i]
+		if set.DeletionTimestamp != nil {
+			w.orphan(ctx, set)
+			continue
+		}
+		w.statefulSet(ctx, set)
+	}
+}
+
+func (w *world) volumes(ctx context.Context) {
+	claims := &corev1.PersistentVolumeClaimList{}
+	if w.client.List(ctx, claims, client.InNamespace(w.namespace)) != nil {
+		return
+	}
+	for i := range claims.Items {
+		claim := &claims.Items[i]
+		capacity := corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]}
+		if claim.Spec.VolumeName == "" {
+			claim.Spec.VolumeName = "pv-" + string(claim.UID)
+			if w.client.Update(ctx, claim, client.FieldOwner("kube-controller-manager")) != nil {
+				continue
+			}
+		}
+		have := claim.Status.Capacity[corev1.ResourceStorage]
+		want := capacity[corev1.ResourceStorage]
+		if claim.Status.Phase == corev1.ClaimBound && (have.Cmp(want) == 0 || w.capacity[claim.Name] != "") {
+			continue
+		}
+		claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, capacity
+		_ = w.client.Status().Update(ctx, claim)
+	}
+}
+
+// orphan takes a StatefulSet's pods out of its hands, as the garbage collector does before it lets it go.
+func (w *world) orphan(ctx context.Context, set *appsv1.StatefulSet) {
+	for _, pod := range w.pods(ctx, set.Namespace) {
+		if !metav1.IsControlledBy(&pod, set) {
+			continue
+		}
+		pod.OwnerReferences = nil
+		if w.client.Update(ctx, &pod) != nil {
+			return
+		}
+	}
+	set.Finalizers = nil
+	_ = w.client.Update(ctx, set)
+}
+
+func (w *world) pods(ctx context.Context, namespace string) []corev1.Pod {
+	list := &corev1.PodList{}
+	_ = w.client.List(ctx, list, client.InNamespace(namespace))
+	return list.Items
+}
+
+func (w *world) statefulSet(ctx context.Context, set *appsv1.StatefulSet) {
+	names := naming.Cluster(set.Name)
+	pods := w.pods(ctx, set.Namespace)
+	ready := int32(0)
+	for ordinal := range *set.Spec.Replicas {
+		name := names.Instance(ordinal)
+		i := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return pod.Name == name })
+		if i < 0 {
+			w.createPod(ctx, set, name)
+			continue
+		}
+		pod := &pods[i]
+		if metav1.GetControllerOf(pod) == nil {
+			pod.OwnerReferences = []metav1.OwnerReference{setRef(set)}
+			_ = w.client.Update(ctx, pod)
+			continue
+		}
+		if pod.DeletionTimestamp == nil && w.kubelet(ctx, set, pod, ordinal) {
+			ready++
+		}
+	}
+	for i := range pods {
+		if ordinal, ok := names.Ordinal(pods[i].Name); ok && ordinal >= *set.Spec.Replicas {
+			_ = w.client.Delete(ctx, &pods[i])
+		}
+	}
+	status := set.Status.DeepCopy()
+	status.ObservedGeneration, status.Replicas, status.ReadyReplicas = set.Generation, *set.Spec.Replicas, ready
+	if status.ObservedGeneration != set.Status.ObservedGeneration ||
+		status.ReadyReplicas != set.Status.ReadyReplicas || status.Replicas != set.Status.Replicas {
+		set.Status = *status
+		_ = w.client.Status().Update(ctx, set)
+	}
+}
+
+func setRef(set *appsv1.StatefulSet) metav1.OwnerReference {
+	return *metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
+}
+
+func (w *world) createPod(ctx context.Context, set *appsv1.StatefulSet, name string) {
+	template := set.Spec.Template.DeepCopy()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: set.Namespace, Labels: template.Labels, Annotations: template.Annotations,
+			OwnerReferences: []metav1.OwnerReference{setRef(set)},
+		},
+		Spec: template.Spec,
+	}
+	pod.Spec.Hostname, pod.Spec.Subdomain = name, set.Spec.ServiceName
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: naming.VolumeData, VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: naming.VolumeData + "-" + name},
+	}})
+	account := &corev1.ServiceAccount{}
+	if w.client.Get(ctx, client.ObjectKey{Namespace: set.Namespace, Name: template.Spec.ServiceAccountName}, account) == nil {
+		_ = w.client.Create(ctx, pod)
+	}
+}
+
+// kubelet runs a pod and its agent, and says whether it is ready.
+func (w *world) kubelet(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod, ordinal int32) bool {
+	w.report(ctx, set, pod, ordinal)
+	if pod.Annotations[naming.AnnotationReport] == "" {
+		return false
+	}
+	want := corev1.ConditionTrue
+	if w.broken[pod.Name] {
+		want = corev1.ConditionFalse
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady && condition.Status == want {
+			return want == corev1.ConditionTrue
+		}
+	}
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: want}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: naming.ContainerPostgres, Image: "x", ImageID: "x", Ready: want == corev1.ConditionTrue,
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
+	}}
+	return w.client.Status().Update(ctx, pod) == nil && want == corev1.ConditionTrue
+}
+
+// report is what an agent says of itself: the first instance is the primary.
+func (w *world) report(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod, ordinal int32) {
+	config, err := w.config(ctx, set)
+	if err != nil {
+		return
+	}
+	report := contract.Report{
+		Incarnation: string(pod.UID), Role: contract.RoleReplica, State: contract.StateRunning, Term: 1,
+		SystemID: w.systemID, Timeline: 1, DataVersion: config.Version, SettingsHash: config.SettingsHash,
+	}
+	if ordinal == 0 {
+		report.Role = contract.RolePrimary
+	}
+	if change := w.reports[pod.Name]; change != nil {
+		change(&report)
+	}
+	data, err := json.Marshal(report)
+	if err != nil || pod.Annotations[naming.AnnotationReport] == string(data) {
+		return
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"annotations": map[string]string{naming.AnnotationReport: string(data)},
+		"labels":      map[string]string{naming.LabelRole: map[bool]string{true: naming.RolePrimary, false: naming.RoleReplica}[report.Role == contract.RolePrimary]},
+	}})
+	if err != nil {
+		return
+	}
+	_ = w.client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(naming.FieldManagerInstance))
+}
+
+func (w *world) config(ctx context.Context, set *appsv1.StatefulSet) (contract.Config, error) {
+	config := contract.Config{}
+	object := &corev1.ConfigMap{}
+	key := client.ObjectKey{Namespace: set.Namespace, Name: naming.Cluster(set.Name).ConfigMap()}
+	if err := w.client.Get(ctx, key, object); err != nil {
+		return config, err
+	}
+	return config, json.Unmarshal([]byte(object.Data[naming.ConfigMapKey]), &config)
+}
+
+// collect plays the garbage collector for the children of a cluster that is gone.
+func (w *world) collect(ctx context.Context, lists ...client.ObjectList) error {
+	for _, list := range lists {
+		if err := w.client.List(ctx, list, client.InNamespace(w.namespace)); err != nil {
+			return err
+		}
+		objects, err := objectsOf(list)
+		if err != nil {
+			return err
+		}
+		for _, object := range objects {
+			if owner := metav1.GetControllerOf(object); owner == nil || owner.Kind != "PostgresCluster" {
+				continue
+			}
+			if err := w.client.Delete(ctx, object); err != nil && !apierrors.IsNotFound(err) {
+				return fmt.Errorf("collect %s: %w", object.GetName(), err)
+			}
+		}
+	}
+	return nil
+}

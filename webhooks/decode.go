@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	kjson "sigs.k8s.io/json"
@@ -11,9 +12,12 @@ import (
 
 // decode reads an object the way the API server does: field names are case-sensitive, unknown ones are ignored.
 func decode(raw []byte) (*v1alpha1.PostgresCluster, error) {
-	cluster := &v1alpha1.PostgresCluster{}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, cluster); err != nil {
+	var cluster *v1alpha1.PostgresCluster
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &cluster); err != nil {
 		return nil, fmt.Errorf("decode PostgresCluster: %w", err)
+	}
+	if cluster == nil {
+		return nil, errors.New("decode PostgresCluster: null is not an object")
 	}
 	return cluster, nil
 }

@@ -168,22 +168,13 @@ func (d desired) object(t *testing.T) *unstructured.Unstructured {
 
 func object(t *testing.T, namespace, name, spec string) *unstructured.Unstructured {
 	t.Helper()
-	u := &unstructured.Unstructured{Object: map[string]any{}}
-	var content any
-	if err := yaml.Unmarshal([]byte(spec), &content); err != nil {
-		t.Fatal(err)
-	}
-	// Through JSON as a client would, so that whole numbers stay whole.
-	text, err := yaml.Marshal(map[string]any{"spec": content})
-	if err != nil {
-		t.Fatal(err)
-	}
-	asJSON, err := yaml.YAMLToJSON(text)
+	asJSON, err := yaml.YAMLToJSON([]byte("spec: " + spec))
 	if err != nil {
 		t.Fatal(err)
 	}
 	with := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"namespace":%q,"name":%q},%s`,
 		v1alpha1.SchemeGroupVersion, v1alpha1.PostgresClusterKind.Kind, namespace, name, asJSON[1:])
+	u := &unstructured.Unstructured{}
 	if err := u.UnmarshalJSON([]byte(with)); err != nil {
 		t.Fatal(err)
 	}

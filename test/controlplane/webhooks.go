@@ -2,10 +2,12 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +25,7 @@ import (
 type Webhooks struct {
 	plane   *ControlPlane
 	options envtest.WebhookInstallOptions
+	stop    func() error
 }
 
 // ServeWebhooks serves what setup registers, until the test ends. Nothing is called before Install.
@@ -50,18 +53,22 @@ func (p *ControlPlane) ServeWebhooks(t testing.TB, setup func(ctrl.Manager) erro
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
+	w.stop = sync.OnceValue(func() error {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		if err := w.options.Cleanup(); err != nil {
-			t.Error(err)
-		}
+		return errors.Join(<-ended, w.options.Cleanup())
 	})
+	t.Cleanup(func() { w.Stop(t) })
 	ready := mgr.GetWebhookServer().StartedChecker()
 	Eventually(t, func(context.Context) error { return ready(nil) })
 	return w
+}
+
+// Stop stops the server, as if the operator had died. Configurations that are installed stay.
+func (w *Webhooks) Stop(t testing.TB) {
+	t.Helper()
+	if err := w.stop(); err != nil {
+		t.Error(err)
+	}
 }
 
 // Install makes the API server call the webhooks, until the test ends. Tests that use it cannot run beside others.

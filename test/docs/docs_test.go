@@ -102,10 +102,10 @@ func TestCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cluster.LoadImage(t.Context(), "postgres-16"); err != nil {
+	if err = cluster.LoadImage(t.Context(), "postgres-16"); err != nil {
 		t.Fatal(err)
 	}
-	if err := cluster.DeployOperator(t.Context()); err != nil {
+	if err = cluster.DeployOperator(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	home, err := filepath.Abs(root)

@@ -36,7 +36,9 @@ var defaults = map[string]string{
 	"tcp_keepalives_idle":         "30",
 	"tcp_keepalives_interval":     "10",
 	"tcp_keepalives_count":        "3",
-	"ssl_min_protocol_version":    "TLSv1.2",
+	// Recovery begins with one call that writes the file system to disk, not with one per file.
+	"recovery_init_sync_method": "syncfs",
+	"ssl_min_protocol_version":  "TLSv1.2",
 }
 
 // fixed are the settings that users may not change; reserved says why.

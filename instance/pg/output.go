@@ -57,7 +57,7 @@ var noise = []string{
 }
 
 // receiverWords are in messages about following a primary.
-var receiverWords = []string{"WAL stream", "primary server", "replication slot", "streaming replication"}
+var receiverWords = []string{"WAL stream", "the primary", "replication slot", "requested timeline", "recovery timeline"}
 
 // copy passes lines on until from ends.
 func (t *logTail) copy(from io.Reader, to io.Writer) {

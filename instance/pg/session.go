@@ -48,8 +48,10 @@ type Observation struct {
 	Timeline   postgres.Timeline
 	// Written is a primary's flushed position; Received and Replayed are a replica's.
 	Written, Received, Replayed postgres.LSN
-	// Streaming: a replica's receiver is connected and receives.
-	Streaming bool
+	// Receiver is the process that receives a replica's log, 0 if there is none. PostgreSQL says that it streams when it
+	// only begins to negotiate; Heard tells that the primary has sent something.
+	Receiver int
+	Heard    bool
 }
 
 const observeQuery = `
@@ -58,7 +60,8 @@ SELECT pg_is_in_recovery(),
        CASE WHEN pg_is_in_recovery() THEN '0/0' ELSE pg_current_wal_flush_lsn()::text END,
        coalesce(r.flushed_lsn, pg_last_wal_receive_lsn(), '0/0')::text,
        coalesce(pg_last_wal_replay_lsn(), '0/0')::text,
-       coalesce(r.status = 'streaming', false),
+       CASE WHEN r.status = 'streaming' THEN r.pid ELSE 0 END,
+       coalesce(r.last_msg_send_time <> r.last_msg_receipt_time, false),
        greatest(coalesce(r.received_tli, 0), c.timeline_id, coalesce(m.min_recovery_end_timeline, 0))
 FROM pg_control_checkpoint() AS c CROSS JOIN pg_control_recovery() AS m LEFT JOIN pg_stat_get_wal_receiver() AS r ON r.pid IS NOT NULL`
 
@@ -67,7 +70,8 @@ func Observe(ctx context.Context, conn *pgx.Conn) (Observation, error) {
 	var o Observation
 	var file, written, received, replayed string
 	var receiving int64
-	err := conn.QueryRow(ctx, observeQuery).Scan(&o.Recovering, &file, &written, &received, &replayed, &o.Streaming, &receiving)
+	err := conn.QueryRow(ctx, observeQuery).Scan(&o.Recovering, &file, &written, &received, &replayed,
+		&o.Receiver, &o.Heard, &receiving)
 	if err != nil {
 		return Observation{}, err
 	}

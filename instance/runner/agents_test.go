@@ -88,10 +88,10 @@ func (s *story) bootstrap(t *testing.T) {
 	s.await(t, time.Second, "the Lease knows the database", func() bool { return s.lease.SystemID == s.systemID })
 	for query, want := range map[string]string{
 		"SHOW data_checksums": "on", "SHOW server_encoding": "UTF8", "SHOW password_encryption": "scram-sha-256",
-		"SELECT datcollate FROM pg_database WHERE datname = 'app'":                          "C.UTF-8",
-		"SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = 'app'":             "app",
+		"SELECT datcollate FROM pg_database WHERE datname = 'app'":                         "C.UTF-8",
+		"SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = 'app'":            "app",
 		"SELECT rolsuper FROM pg_roles WHERE rolname = 'pgoperator_replication'":           "f",
-		"SELECT rolpassword LIKE 'SCRAM-SHA-256$%' FROM pg_authid WHERE rolname = 'app'":    "t",
+		"SELECT rolpassword LIKE 'SCRAM-SHA-256$%' FROM pg_authid WHERE rolname = 'app'":   "t",
 		"SELECT rolpassword IS NULL FROM pg_authid WHERE rolname='pgoperator_replication'": "t",
 	} {
 		if got := s.a.mustSQL("postgres", query); got != want {

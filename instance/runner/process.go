@@ -116,6 +116,9 @@ type serverWatch struct {
 	conn    *pgx.Conn
 	// quietSince is since when a replica has not been streaming; it is zero while it does.
 	quietSince time.Time
+	// receiver is the process that receives the log, since receiverSince.
+	receiver      int
+	receiverSince time.Time
 	// slotsAt is when the slots were last looked at.
 	slotsAt time.Time
 }
@@ -168,7 +171,8 @@ func (w *serverWatch) starting() {
 
 // learn turns an observation into facts.
 func (w *serverWatch) learn(ctx context.Context, o pg.Observation) time.Duration {
-	if o.Streaming || !o.Recovering {
+	streaming := w.streaming(o)
+	if streaming || !o.Recovering {
 		w.quietSince = time.Time{}
 	} else if w.quietSince.IsZero() {
 		w.quietSince = time.Now()
@@ -185,10 +189,10 @@ func (w *serverWatch) learn(ctx context.Context, o pg.Observation) time.Duration
 			w.runner.accepted()
 		}
 		w.runner.observed = o
-		f.Server.Accepting, f.Server.Recovering, f.Server.Streaming = true, o.Recovering, o.Streaming
+		f.Server.Accepting, f.Server.Recovering, f.Server.Streaming = true, o.Recovering, streaming
 		f.Server.Silent, f.Server.LastError, f.Server.Timeline = silent, trouble, o.Timeline
 		f.ProvisionDue = f.ProvisionDue || slotsDue
-		if o.Streaming {
+		if streaming {
 			f.Diagnosis = agent.Diagnosis{}
 		}
 	})
@@ -196,6 +200,18 @@ func (w *serverWatch) learn(ctx context.Context, o pg.Observation) time.Duration
 		return observeSoon
 	}
 	return observeSlow
+}
+
+// negotiation is how long a receiver may take before it streams or fails.
+const negotiation = 300 * time.Millisecond
+
+// streaming tells whether a replica receives its primary's log: it heard from it, or has been connected for so long
+// that the primary simply has nothing to send.
+func (w *serverWatch) streaming(o pg.Observation) bool {
+	if o.Receiver != w.receiver {
+		w.receiver, w.receiverSince = o.Receiver, time.Now()
+	}
+	return o.Receiver != 0 && (o.Heard || time.Since(w.receiverSince) > negotiation)
 }
 
 // slotsInterval is how often a primary looks whether its replication slots are as they should be.

@@ -140,7 +140,10 @@ func removeNamespaces(ctx context.Context, nodes []layout.Node) error {
 			return err
 		}
 	}
-	return netns.Delete(ctx, layout.ControlPlaneNamespace)
+	if err := netns.Delete(ctx, layout.ControlPlaneNamespace); err != nil {
+		return err
+	}
+	return netns.RemoveRoot()
 }
 
 func removeFiles(nodes []layout.Node) error {

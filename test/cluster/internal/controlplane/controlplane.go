@@ -136,6 +136,8 @@ func ControllerManager(cluster layout.Cluster, authority *pki.Authority) process
 		"--cluster-cidr="+layout.ClusterCIDR,
 		"--service-cluster-ip-range="+layout.ServiceCIDR,
 		"--allocate-node-cidrs=false",
+		// Otherwise it makes its own below /usr.
+		"--flex-volume-plugin-dir="+cluster.Path("volume-plugins"),
 		"--profiling=false",
 	)
 	spec.Files = []string{config}

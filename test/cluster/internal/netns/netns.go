@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -66,6 +67,20 @@ func Delete(ctx context.Context, name string) error {
 	}
 	if err := os.Remove(layout.NamespacePath(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	return nil
+}
+
+// RemoveRoot undoes the mount that ip(8) makes for its first namespace, when no
+// namespace is left.
+func RemoveRoot() error {
+	dir := filepath.Dir(layout.NamespacePath("any"))
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) > 0 {
+		return nil //nolint:nilerr // none there, or still in use
+	}
+	if err := unix.Unmount(dir, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("unmount %s: %w", dir, err)
 	}
 	return nil
 }

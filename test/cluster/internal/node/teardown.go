@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/acme/pg-operator/test/cluster/internal/layout"
 )
 
 // Unmount unmounts everything below a directory, the innermost first. A mount
@@ -83,47 +81,6 @@ func DetachLoops(dir string) error {
 			}
 			return fmt.Errorf("losetup -d %s: %w: %s", device, err, strings.TrimSpace(string(out)))
 		}
-	}
-	return nil
-}
-
-// shimSockets is where containerd's shims listen, whatever the state directory.
-const shimSockets = "/run/containerd/s/"
-
-// RemoveTraces removes what containerd and the CNI plug-ins left outside the
-// node's directories: sockets of killed shims and cached results.
-func RemoveTraces(node layout.Node) error {
-	addresses, err := filepath.Glob(node.Path("containerd", "io.containerd.runtime.v2.task", "k8s.io", "*", "address"))
-	if err != nil {
-		return err
-	}
-	for _, file := range addresses {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		socket := strings.TrimPrefix(strings.TrimSpace(string(data)), "unix://")
-		if strings.HasPrefix(socket, shimSockets) {
-			if err := removeIfThere(socket); err != nil {
-				return err
-			}
-		}
-	}
-	results, err := filepath.Glob("/var/lib/cni/results/" + node.Namespace() + "-*")
-	if err != nil {
-		return err
-	}
-	for _, file := range results {
-		if err := removeIfThere(file); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func removeIfThere(file string) error {
-	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
 	}
 	return nil
 }

@@ -175,7 +175,7 @@ func (b Builder) build(ctx context.Context, p program) error {
 	if out, err := b.goCommand(ctx, "build", "-ldflags", ldflags(b.Cluster.Version), "-o", temporary, p.path).CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s from %s: %w\n%s", p.name, p.path, err, tail(out, 4000))
 	}
-	if err := os.Rename(temporary, b.Cluster.Program(p.name)); err != nil {
+	if err := replace(b.Cluster.Program(p.name), temporary); err != nil {
 		return err
 	}
 	if p.sources == nil {
@@ -185,6 +185,19 @@ func (b Builder) build(ctx context.Context, p program) error {
 		return err
 	}
 	return files.Write(b.stampFile(p), []byte(stamp), 0o644)
+}
+
+// replace puts a new program in place, but leaves an equal one as it is: a
+// running cluster restarts what changed.
+func replace(file, temporary string) error {
+	fresh, err := os.ReadFile(temporary)
+	if err != nil {
+		return err
+	}
+	if old, err := os.ReadFile(file); err == nil && bytes.Equal(old, fresh) {
+		return nil
+	}
+	return os.Rename(temporary, file)
 }
 
 // goCommand runs the go tool with one fixed setting: another would compile all

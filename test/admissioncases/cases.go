@@ -125,10 +125,11 @@ var All = map[string]Case{
 	"deletion policy back":   {Old: `{deletionPolicy: Delete}`, New: `{deletionPolicy: Retain}`},
 	"deletion policy absurd": {New: `{deletionPolicy: Orphan}`, Refused: []string{"spec.deletionPolicy"}},
 
-	"name longest":  {ObjectName: "a2345678901234567890123456789012345678901234567890", New: `{replicas: 3}`},
-	"name too long": {ObjectName: "a23456789012345678901234567890123456789012345678901", New: `{}`, Refused: []string{"metadata.name"}, Says: "50"},
-	"name with dot": {ObjectName: "orders.db", New: `{}`, Refused: []string{"metadata.name"}},
-	"name of digit": {ObjectName: "1orders", New: `{}`, Refused: []string{"metadata.name"}, Says: "start with a letter"},
+	"name longest":      {ObjectName: "a2345678901234567890123456789012345678901234567890", New: `{replicas: 3}`},
+	"name too long":     {ObjectName: "a23456789012345678901234567890123456789012345678901", New: `{}`, Refused: []string{"metadata.name"}, Says: "50"},
+	"name of a Service": {ObjectName: "orders-rw", New: `{replicas: 3}`, Warns: "a cluster named orders;"},
+	"name with dot":     {ObjectName: "orders.db", New: `{}`, Refused: []string{"metadata.name"}},
+	"name of digit":     {ObjectName: "1orders", New: `{}`, Refused: []string{"metadata.name"}, Says: "start with a letter"},
 
 	"image with tag":    {New: `{replicas: 3, version: "16", image: "postgres:16.4"}`},
 	"image with digest": {New: `{replicas: 3, image: "r.example.com:5000/a/postgres@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}`},

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/apis/v1alpha1"
 )
 
@@ -16,7 +18,7 @@ import (
 func Warnings(old, cluster *v1alpha1.PostgresCluster) []string {
 	warnings := warningsOf(&cluster.Spec)
 	if old == nil {
-		return warnings
+		return append(warnings, warnName(cluster.Name)...)
 	}
 	known := warningsOf(&old.Spec)
 	warnings = slices.DeleteFunc(warnings, func(w string) bool { return slices.Contains(known, w) })
@@ -38,6 +40,19 @@ func warningsOf(s *spec) []string {
 		}
 	}
 	return warnings
+}
+
+// warnName tells of a Service that another cluster would want: the headless one has the cluster's own name.
+func warnName(name string) []string {
+	for _, service := range []func(naming.Cluster) string{
+		naming.Cluster.ServiceReadWrite, naming.Cluster.ServiceReadOnly, naming.Cluster.ServiceRead,
+	} {
+		if other, found := strings.CutSuffix(name, service("")); found {
+			return []string{fmt.Sprintf("metadata.name: the Service %s would also be one of a cluster named %s; only one can have it",
+				name, other)}
+		}
+	}
+	return nil
 }
 
 func warnReplicas(s *spec) string {

@@ -36,6 +36,7 @@ type memory struct {
 	// stored is the last status written and the resourceVersion that it made.
 	stored   *v1alpha1.PostgresClusterStatus
 	storedRV string
+	storedAt time.Time
 }
 
 func (r *Reconciler) remember(name types.NamespacedName, cluster *v1alpha1.PostgresCluster) *memory {
@@ -93,6 +94,23 @@ func (m *memory) newestStatus(cluster *v1alpha1.PostgresCluster) {
 	}
 }
 
+// detailPeriod is how often mere details of a status are written at most: an instance that starts goes through many.
+const detailPeriod = time.Second
+
+// detailsOnly says that two statuses say the same where people and programs wait for it.
+func detailsOnly(a, b *v1alpha1.PostgresClusterStatus) bool {
+	if a.ObservedGeneration != b.ObservedGeneration || a.Primary != b.Primary || len(a.Conditions) != len(b.Conditions) {
+		return false
+	}
+	for i := range a.Conditions {
+		if a.Conditions[i].Type != b.Conditions[i].Type || a.Conditions[i].Status != b.Conditions[i].Status ||
+			a.Conditions[i].Reason != b.Conditions[i].Reason {
+			return false
+		}
+	}
+	return true
+}
+
 // statusWriter is the only thing done to a cluster itself.
 type statusWriter interface {
 	Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error
@@ -100,18 +118,21 @@ type statusWriter interface {
 
 // +kubebuilder:rbac:groups=db.example.com,resources=postgresclusters/status,verbs=patch
 
-// storeStatus writes a status that differs from the stored one. That the cluster is gone is no error.
+// storeStatus writes a status that differs from the stored one, or will soon. That the cluster is gone is no error.
 func (r *Reconciler) storeStatus(
 	ctx context.Context, cluster *v1alpha1.PostgresCluster, computed v1alpha1.PostgresClusterStatus, m *memory,
-) (written bool, err error) {
+) (differs bool, err error) {
 	if equality.Semantic.DeepEqual(cluster.Status, computed) {
 		return false, nil
 	}
 	configuration := status.Configuration(cluster, &computed)
+	if m.stored != nil && r.now().Sub(m.storedAt) < detailPeriod && detailsOnly(&cluster.Status, &computed) {
+		return true, nil
+	}
 	err = r.status.Apply(ctx, configuration, client.FieldOwner(naming.FieldManager), client.ForceOwnership)
 	switch class := apply.Classify(err); class {
 	case "":
-		m.stored, m.storedRV = computed.DeepCopy(), *configuration.ResourceVersion
+		m.stored, m.storedRV, m.storedAt = computed.DeepCopy(), *configuration.ResourceVersion, r.now()
 		return true, nil
 	case outcome.ClassGone, outcome.ClassReplaced:
 		return false, nil

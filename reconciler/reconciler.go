@@ -109,7 +109,7 @@ func (r *Reconciler) finish(
 	}
 	now := r.now()
 	computed, told := status.Compute(s, plan, &pass.Result, now)
-	written, err := r.storeStatus(ctx, s.Object, computed, m)
+	differs, err := r.storeStatus(ctx, s.Object, computed, m)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("storing the status: %w", err)
 	}
@@ -118,12 +118,15 @@ func (r *Reconciler) finish(
 	}
 	r.measure(ctx, s, &computed, &pass.Result)
 	wait := delay(plan, &pass.Result)
+	if differs {
+		wait = soonest(wait, detailPeriod) // If it was a detail, it is still to be written.
+	}
 	if pass.Pending() {
 		wait = soonest(wait, apply.CacheLag)
 	}
 	next := pass.NextEnsure(r.ensurePeriod(&computed)).Sub(now)
 	wait = soonest(wait, max(next, time.Second))
-	if pass.Result.Quiet() && !written && plan.Quiet() && !s.Deleting() {
+	if pass.Result.Quiet() && !differs && plan.Quiet() && !s.Deleting() {
 		m.rest(fingerprint, now.Add(wait))
 	}
 	return ctrl.Result{RequeueAfter: wait}, transient(&pass.Result)

@@ -1,0 +1,170 @@
+package ssa_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/test/controlplane"
+)
+
+// requests are the operator's requests about a namespace so far, but for watches.
+func requests(t testing.TB, namespace string) []auditv1.Event {
+	t.Helper()
+	return plane.AuditEvents(t, func(event *auditv1.Event) bool {
+		return event.ImpersonatedUser != nil && event.ImpersonatedUser.Username == operatorUser &&
+			event.ObjectRef != nil && event.ObjectRef.Namespace == namespace && event.Verb != "watch"
+	})
+}
+
+func summarise(events []auditv1.Event) string {
+	counts := map[string]int{}
+	for _, event := range events {
+		counts[fmt.Sprintf("%s %s/%s %s", event.Verb, event.ObjectRef.Resource, event.ObjectRef.Subresource, event.ObjectRef.Name)]++
+	}
+	var lines []string
+	for _, key := range slices.Sorted(maps.Keys(counts)) {
+		lines = append(lines, fmt.Sprintf("%3d %s", counts[key], key))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// versions are the resourceVersions of all children and of the cluster.
+func versions(t testing.TB, ctx context.Context, namespace string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, list := range childLists() {
+		if err := plane.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			t.Fatal(err)
+		}
+		objects, err := objectsOf(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range objects {
+			found[fmt.Sprintf("%T %s", object, object.GetName())] = object.GetResourceVersion()
+		}
+	}
+	return found
+}
+
+func TestConvergesWithFewCalls(t *testing.T) {
+	namespace := plane.Namespace(t)
+	startWorld(t, namespace)
+	startOperator(t, namespace)
+	c := cluster(namespace, "orders", 3)
+	create(t, c)
+	awaitReady(t, c)
+	calls := requests(t, namespace)
+	t.Logf("%d calls to converge:\n%s", len(calls), summarise(calls))
+	t.Log(plane.Kubectl(t, "get", "events", "-n", namespace))
+	byChild := map[string]int{}
+	for _, call := range calls {
+		if call.ObjectRef.Resource != "events" && call.ObjectRef.Resource != "postgresclusters" {
+			byChild[call.ObjectRef.Resource+" "+call.ObjectRef.Name]++
+		}
+	}
+	for child, count := range byChild {
+		if count > 3 {
+			t.Errorf("%d calls for %s", count, child)
+		}
+	}
+}
+
+func TestAtRestNothingIsCalledOrChanged(t *testing.T) {
+	namespace := plane.Namespace(t)
+	startWorld(t, namespace)
+	startOperator(t, namespace)
+	c := cluster(namespace, "orders", 2)
+	create(t, c)
+	awaitReady(t, c)
+	quiet(t, namespace)
+	before, calls := versions(t, t.Context(), namespace), len(requests(t, namespace))
+
+	// Every change of a pod wakes the operator. None is of a field that it cares for.
+	ticker := time.NewTicker(260 * time.Millisecond)
+	defer ticker.Stop()
+	for i := range 20 {
+		<-ticker.C
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders-1"}}
+		edit(t, pod, func() { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "example.com/touched", fmt.Sprint(i)) })
+	}
+	quiet(t, namespace)
+	if after := requests(t, namespace); len(after) != calls {
+		t.Errorf("%d calls at rest:\n%s", len(after)-calls, summarise(after[calls:]))
+	}
+	for object, version := range versions(t, t.Context(), namespace) {
+		if before[object] != version {
+			t.Errorf("%s changed from %q to %s", object, before[object], version)
+		}
+	}
+}
+
+// quiet waits until the operator has sent nothing for a second.
+func quiet(t testing.TB, namespace string) {
+	t.Helper()
+	last, since := -1, time.Now()
+	controlplane.Eventually(t, func(context.Context) error {
+		if count := len(requests(t, namespace)); count != last {
+			last, since = count, time.Now()
+		}
+		if time.Since(since) < time.Second {
+			return fmt.Errorf("the operator is still sending requests: %d", last)
+		}
+		return nil
+	})
+}
+
+func TestEveryChildHasOneOwnerEntry(t *testing.T) {
+	namespace := plane.Namespace(t)
+	startWorld(t, namespace)
+	startOperator(t, namespace)
+	c := cluster(namespace, "orders", 2)
+	create(t, c)
+	awaitReady(t, c)
+	for _, list := range childLists() {
+		if err := plane.Client.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
+			t.Fatal(err)
+		}
+		objects, err := objectsOf(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for _, object := range objects {
+			kind := fmt.Sprintf("%T", object)
+			if object.GetLabels()[naming.LabelManagedBy] != naming.ManagedBy || strings.Contains(kind, "Secret") ||
+				strings.Contains(kind, "Lease") {
+				continue // Of others; or created and never applied over.
+			}
+			found++
+			var applied, updated int
+			for _, entry := range object.GetManagedFields() {
+				if entry.Manager != naming.FieldManager || entry.Subresource != "" {
+					continue
+				}
+				if entry.Operation == metav1.ManagedFieldsOperationApply {
+					applied++
+				} else {
+					updated++
+				}
+			}
+			if applied != 1 || updated != 0 {
+				t.Errorf("%s %s: %d Apply and %d Update entries of ours, want 1 and 0", kind, object.GetName(), applied, updated)
+			}
+		}
+		if name := fmt.Sprintf("%T", list); found == 0 && !strings.Contains(name, "Secret") && !strings.Contains(name, "Lease") {
+			t.Errorf("no child in %s", name)
+		}
+	}
+}

@@ -134,7 +134,11 @@ func (u *up) apiServer(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return u.start(ctx, controlplane.APIServer(u.cluster, u.authority), startLimit, client.Ready)
+	spec, err := controlplane.APIServer(u.cluster, u.authority)
+	if err != nil {
+		return "", err
+	}
+	return u.start(ctx, spec, startLimit, client.Ready)
 }
 
 func (u *up) gateway(ctx context.Context) (string, error) {

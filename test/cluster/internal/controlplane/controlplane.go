@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -55,6 +56,13 @@ func PKI(cluster layout.Cluster, authority *pki.Authority) error {
 	if err := authority.SigningKey("service-accounts"); err != nil {
 		return err
 	}
+	proxy, err := frontProxy(cluster)
+	if err != nil {
+		return err
+	}
+	if err := proxy.Client(frontProxyName, frontProxyName); err != nil {
+		return err
+	}
 	for _, u := range users {
 		var groups []string
 		if u.group != "" {
@@ -68,6 +76,15 @@ func PKI(cluster layout.Cluster, authority *pki.Authority) error {
 		}
 	}
 	return files.Write(auditPolicyFile(cluster), auditPolicy, 0o644)
+}
+
+// frontProxyName is the user as whom the API server calls aggregated ones.
+const frontProxyName = "front-proxy"
+
+// frontProxy is the authority of that user. It must be another than the
+// cluster's, or any client certificate could impersonate anybody.
+func frontProxy(cluster layout.Cluster) (*pki.Authority, error) {
+	return pki.Open(filepath.Join(cluster.PKI(), frontProxyName))
 }
 
 func auditPolicyFile(cluster layout.Cluster) string { return cluster.Path("audit-policy.yaml") }
@@ -88,7 +105,11 @@ func Etcd(cluster layout.Cluster) process.Spec {
 }
 
 // APIServer reaches webhooks at their ClusterIP and kubelets by address.
-func APIServer(cluster layout.Cluster, authority *pki.Authority) process.Spec {
+func APIServer(cluster layout.Cluster, authority *pki.Authority) (process.Spec, error) {
+	proxy, err := frontProxy(cluster)
+	if err != nil {
+		return process.Spec{}, err
+	}
 	spec := inside("kube-apiserver", cluster.Program("kube-apiserver"),
 		"--advertise-address="+layout.ControlPlaneIP,
 		"--secure-port="+strconv.Itoa(layout.APIPort),
@@ -105,6 +126,13 @@ func APIServer(cluster layout.Cluster, authority *pki.Authority) process.Spec {
 		"--service-account-key-file="+authority.PublicKey("service-accounts"),
 		"--service-account-signing-key-file="+authority.Key("service-accounts"),
 		"--service-cluster-ip-range="+layout.ServiceCIDR,
+		"--requestheader-client-ca-file="+proxy.CA(),
+		"--requestheader-allowed-names="+frontProxyName,
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file="+proxy.Cert(frontProxyName),
+		"--proxy-client-key-file="+proxy.Key(frontProxyName),
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
 		"--allow-privileged=true",
@@ -115,7 +143,7 @@ func APIServer(cluster layout.Cluster, authority *pki.Authority) process.Spec {
 		"--profiling=false",
 	)
 	spec.Files = []string{auditPolicyFile(cluster), authority.CA(), authority.Cert("apiserver")}
-	return spec
+	return spec, nil
 }
 
 // ControllerManager elects no leader: there is only one, and after a crash its
@@ -128,6 +156,9 @@ func ControllerManager(cluster layout.Cluster, authority *pki.Authority) process
 		"--authorization-kubeconfig="+config,
 		"--bind-address=127.0.0.1",
 		"--leader-elect=false",
+		// The default of 20 makes the first service accounts wait for seconds.
+		"--kube-api-qps=200",
+		"--kube-api-burst=400",
 		"--use-service-account-credentials=true",
 		"--root-ca-file="+authority.CA(),
 		"--service-account-private-key-file="+authority.Key("service-accounts"),

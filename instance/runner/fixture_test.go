@@ -352,7 +352,7 @@ func (h *host) get(url, certificates string) (int, string, error) {
 func config(major string, members int32, user map[string]string) contract.Config {
 	settings := postgres.Settings(major, user)
 	c := contract.Config{
-		Cluster: string(cluster), Namespace: namespace, Version: major, LeaseDurationSeconds: 10,
+		Cluster: string(cluster), Namespace: namespace, Version: major, LeaseDurationSeconds: 3,
 		Parameters: settings, HBA: postgres.HBA(), SettingsHash: postgres.SettingsHash(settings, postgres.HBA()),
 	}
 	for ordinal := range members {

@@ -1,0 +1,83 @@
+package lease_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/acme/pg-operator/instance/lease"
+)
+
+func TestDecide(t *testing.T) {
+	members := []string{"db-0", "db-1"}
+	primary := lease.Data{Present: true, SystemID: "7"}
+	replica := lease.Data{Present: true, SystemID: "7", Replica: true}
+	held := func(holder string) lease.Lease { return lease.Lease{Holder: holder, Term: 3, SystemID: "7"} }
+	for name, tc := range map[string]struct {
+		self     string
+		lease    lease.Lease
+		unknown  bool
+		members  []string
+		systemID string
+		data     lease.Data
+		running  bool
+		leading  bool
+		want     lease.Verdict
+		reason   string
+	}{
+		"new cluster, first":              {self: "db-0", want: lease.Take, reason: "makes"},
+		"new cluster, second":             {self: "db-1", want: lease.Wait, reason: "db-0"},
+		"new cluster, stranger":           {self: "db-9", want: lease.Wait, reason: "not a member"},
+		"holds":                           {self: "db-0", lease: held("db-0_now"), data: primary, want: lease.Hold},
+		"earlier incarnation":             {self: "db-0", lease: held("db-0_old"), data: primary, want: lease.Take},
+		"earlier incarnation, no data":    {self: "db-0", lease: held("db-0_old"), want: lease.Take},
+		"another holds":                   {self: "db-1", lease: held("db-0_x"), data: replica, want: lease.Follow, reason: "db-0"},
+		"another holds, primary data":     {self: "db-1", lease: held("db-0_x"), data: primary, want: lease.Follow},
+		"another holds, no data":          {self: "db-1", lease: held("db-0_x"), want: lease.Follow},
+		"longer name of another":          {self: "db-1", lease: held("db-10_x"), data: replica, want: lease.Follow},
+		"initialised, first is empty":     {self: "db-0", systemID: "7", want: lease.Wait, reason: "clone from"},
+		"Lease knows, first is empty":     {self: "db-0", lease: lease.Lease{SystemID: "7"}, want: lease.Wait, reason: "clone from"},
+		"adopts":                          {self: "db-0", systemID: "7", data: primary, want: lease.Take, reason: "adopts"},
+		"adopts, not known yet":           {self: "db-1", data: primary, want: lease.Take, reason: "adopts"},
+		"replica's copy is not adopted":   {self: "db-0", systemID: "7", data: replica, want: lease.Wait, reason: "not promoted"},
+		"foreign data":                    {self: "db-0", systemID: "8", data: primary, want: lease.Refuse, reason: "nothing was changed"},
+		"foreign to the Lease":            {self: "db-1", lease: held("db-0_x"), data: lease.Data{Present: true, SystemID: "9"}, want: lease.Refuse},
+		"Lease and ConfigMap disagree":    {self: "db-0", lease: held("db-0_now"), systemID: "8", want: lease.Refuse, reason: "another cluster"},
+		"they disagree while it runs":     {self: "db-0", lease: held("db-0_now"), systemID: "8", data: primary, running: true, leading: true, want: lease.Hold},
+		"taken away from a runner":        {self: "db-0", lease: held("db-1_x"), systemID: "8", data: primary, running: true, leading: true, want: lease.Follow},
+		"emptied under a primary":         {self: "db-0", lease: held(""), data: primary, running: true, leading: true, want: lease.Take},
+		"made anew under a primary":       {self: "db-0", data: primary, running: true, leading: true, want: lease.Take},
+		"emptied, stopped primary":        {self: "db-0", lease: held(""), data: primary, want: lease.Wait},
+		"emptied, replica":                {self: "db-1", lease: held(""), data: replica, running: true, want: lease.Wait},
+		"no API, alone":                   {self: "db-0", unknown: true, members: []string{"db-0"}, data: primary, want: lease.Hold},
+		"no API, alone, replica's copy":   {self: "db-0", unknown: true, members: []string{"db-0"}, data: replica, want: lease.Wait},
+		"no API, alone, empty":            {self: "db-0", unknown: true, members: []string{"db-0"}, want: lease.Wait},
+		"no API, others exist":            {self: "db-0", unknown: true, data: primary, want: lease.Wait, reason: "API server"},
+		"no API, grew after alone began":  {self: "db-0", unknown: true, data: primary, running: true, leading: true, want: lease.Hold},
+		"no API, only another is wanted":  {self: "db-0", unknown: true, members: []string{"db-1"}, data: primary, want: lease.Wait},
+		"no API, not even the first time": {self: "db-0", unknown: true, want: lease.Wait},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := lease.Facts{
+				Self: tc.self, Incarnation: "now", Lease: tc.lease, Known: !tc.unknown, Members: tc.members,
+				SystemID: tc.systemID, Data: tc.data, Running: tc.running, Leading: tc.leading,
+			}
+			if f.Members == nil {
+				f.Members = members
+			}
+			got, reason := lease.Decide(f)
+			if got != tc.want || !strings.Contains(reason, tc.reason) {
+				t.Errorf("got %s (%s), want %s (%s)", got, reason, tc.want, tc.reason)
+			}
+			if reason == "" {
+				t.Error("no reason")
+			}
+		})
+	}
+}
+
+func TestTaken(t *testing.T) {
+	got := lease.Lease{Holder: "db-0_a", Term: 4, SystemID: "7", Released: 9, Version: "1"}.Taken(lease.Identity("db-0", "b"))
+	if got.Holder != "db-0_b" || got.HeldBy() != "db-0" || got.Term != 5 || got.Released != 0 || got.SystemID != "7" || got.Version != "1" {
+		t.Errorf("got %+v", got)
+	}
+}

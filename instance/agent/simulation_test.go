@@ -130,6 +130,9 @@ func (s *simulated) carryOut(t *rapid.T, i *simulatedInstance, d agent.Decision)
 		f.Server = agent.Server{Up: true, Timeline: 1}
 		f.Provisioned = false
 	case agent.TaskStartReplica:
+		if !f.Data.Present || f.Data.Torn {
+			t.Fatalf("%s starts as a replica with %+v", f.Self, f.Data)
+		}
 		f.Data.Replica = true
 		f.Server = agent.Server{Up: true, Replica: true, Timeline: 1}
 	case agent.TaskProvision:
@@ -205,7 +208,7 @@ func TestSimulation(t *testing.T) {
 		for range rapid.IntRange(0, 120).Draw(t, "steps") {
 			i := rapid.SampledFrom(s.instances).Draw(t, "instance")
 			switch rapid.SampledFrom([]string{
-				"step", "step", "step", "step", "look", "look", "observe", "observe", "fail", "kill", "restart", "wipe", "astray", "settings",
+				"step", "step", "step", "step", "look", "look", "observe", "observe", "fail", "kill", "restart", "wipe", "astray", "settings", "new Lease",
 			}).Draw(t, "event") {
 			case "step":
 				s.step(t, i, false)
@@ -219,6 +222,9 @@ func TestSimulation(t *testing.T) {
 				i.facts.Server = agent.Server{LastError: "killed"}
 			case "restart":
 				s.restartAgent(i)
+			case "new Lease":
+				// Deleted by somebody, and made again by the operator.
+				s.write(lease.Lease{})
 			case "settings":
 				i.facts.Configured, i.facts.ProvisionDue = false, true
 			case "wipe":

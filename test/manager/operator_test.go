@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -70,15 +71,19 @@ func launch(t *testing.T, dir string, flags ...string) *operator {
 	return o
 }
 
-// address is a free one on loopback.
+// address is a free one on loopback. It lies below the ports that Linux gives to clients (from 32768), one of which
+// could take it before the operator does.
 func address(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
+		if err == nil {
+			defer listener.Close()
+			return listener.Addr().String()
+		}
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	t.Fatal("no free port in a hundred tries")
+	return ""
 }
 
 func (o *operator) log() string {

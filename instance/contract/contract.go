@@ -4,7 +4,7 @@
 //
 // What an agent needs from the pod it runs in:
 //   - environment POD_NAME, POD_NAMESPACE, POD_UID, POD_IP (downward API); flag --cluster NAME; optionally
-//     --shutdown-timeout DURATION, a little less than the pod's termination grace period;
+//     NODE_NAME, and --shutdown-timeout DURATION if the termination grace period is not TerminationGraceSeconds;
 //   - the mounts of package naming: PathData (read-write), PathRun and PathTmp (emptyDir; PathRun best in memory,
 //     private keys are copied there), PathServerTLS and PathClientTLS (tls.crt, tls.key, ca.crt), PathAppUser and
 //     PathSuperuser (key "password"); a read-only root file system and any user id that the image's /etc/passwd knows;
@@ -23,6 +23,10 @@ const (
 	// PathStatus on naming.PortAgent is a Status, for holders of a client certificate of the cluster's authority.
 	PathStatus = "/v1/status"
 )
+
+// TerminationGraceSeconds is how long the kubelet lets an instance's pod stop, in seconds; the agent ends a little
+// earlier than that.
+const TerminationGraceSeconds = 120
 
 // OperatorCommonName is the common name of the operator's client certificate for naming.PortAgent.
 const OperatorCommonName = "pg-operator"

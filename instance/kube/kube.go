@@ -24,6 +24,8 @@ import (
 type Pod struct {
 	Name, Namespace, IP string
 	UID                 types.UID
+	// Node it runs on; if empty, the API server is asked.
+	Node string
 }
 
 // Client is an agent's access to the objects of its cluster.
@@ -94,6 +96,9 @@ func (c *Client) Serve(ctx context.Context, port int32, ready bool) error {
 }
 
 func (c *Client) nodeName(ctx context.Context) (string, error) {
+	if c.pod.Node != "" {
+		return c.pod.Node, nil
+	}
 	pod, err := c.clientset.CoreV1().Pods(c.pod.Namespace).Get(ctx, c.pod.Name, metav1.GetOptions{})
 	if err != nil {
 		return "", err

@@ -8,12 +8,12 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
-	"io"
-	"log"
 	"net"
 	"net/http"
 	"slices"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/instance/contract"
@@ -101,7 +101,7 @@ const (
 func serve(ctx context.Context, s *http.Server, listener net.Listener) error {
 	s.ReadTimeout, s.WriteTimeout, s.IdleTimeout, s.MaxHeaderBytes = readTimeout, writeTimeout, idleTimeout, maxHeaderBytes
 	// Handshakes that fail are the client's business, and anybody can make them.
-	s.ErrorLog = log.New(io.Discard, "", 0)
+	s.ErrorLog = zap.NewStdLog(zap.NewNop())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(listener) }()
 	select {

@@ -70,8 +70,10 @@ func operatorOptions() reconciler.Options {
 // startOperator runs the reconciler until the test ends or stop is called.
 func startOperator(t testing.TB, namespace string, change ...func(*ctrl.Options, *reconciler.Options)) *operator {
 	t.Helper()
-	if err := rights(); err != nil {
-		t.Fatal(err)
+	for _, prepare := range []func() error{rights, storageClasses} {
+		if err := prepare(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	restConfig := rest.CopyConfig(plane.Config)
 	restConfig.Impersonate = rest.ImpersonationConfig{UserName: operatorUser, Groups: []string{"system:authenticated"}}

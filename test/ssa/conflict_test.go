@@ -1,0 +1,216 @@
+package ssa_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/apis/v1alpha1"
+	"github.com/acme/pg-operator/test/controlplane"
+)
+
+// converged is a Ready cluster named orders with a world and an operator.
+func converged(t testing.TB, replicas int32) (*v1alpha1.PostgresCluster, *world, *operator) {
+	t.Helper()
+	namespace := plane.Namespace(t)
+	w := startWorld(t, namespace)
+	o := startOperator(t, namespace)
+	c := cluster(namespace, "orders", replicas)
+	create(t, c)
+	awaitReady(t, c)
+	return c, w, o
+}
+
+func TestEditsOfOurFieldsAreTakenBack(t *testing.T) {
+	c, _, _ := converged(t, 1)
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}}
+	edit(t, set, func() {
+		set.Spec.Template.Spec.Containers[0].Image = "evil:1"
+		metav1.SetMetaDataAnnotation(&set.ObjectMeta, "example.com/note", "mine")
+	})
+	controlplane.Eventually(t, func(ctx context.Context) error {
+		live, err := get(ctx, c.Namespace, c.Name, &appsv1.StatefulSet{})
+		if err != nil {
+			return err
+		}
+		if image := live.Spec.Template.Spec.Containers[0].Image; image != "postgres:17" {
+			return fmt.Errorf("the image is %s", image)
+		}
+		if live.Annotations["example.com/note"] != "mine" {
+			t.Fatal("the user's own annotation is gone")
+		}
+		return nil
+	})
+	controlplane.Eventually(t, func(context.Context) error {
+		events := plane.Kubectl(t, "get", "events", "-n", c.Namespace, "--field-selector", "reason=FieldTakenBack")
+		if !strings.Contains(events, "kubectl-edit") || !strings.Contains(events, "image") {
+			return fmt.Errorf("no event names the manager and the field: %s", events)
+		}
+		return nil
+	})
+	awaitReady(t, c)
+
+	plane.Kubectl(t, "scale", "statefulset", c.Name, "-n", c.Namespace, "--replicas=4")
+	controlplane.Eventually(t, func(ctx context.Context) error {
+		live, err := get(ctx, c.Namespace, c.Name, &appsv1.StatefulSet{})
+		if err != nil || *live.Spec.Replicas != 1 {
+			return fmt.Errorf("replicas: %d, %w", *live.Spec.Replicas, err)
+		}
+		return nil
+	})
+}
+
+func TestChangesOfMetadataOnlyChildrenAreTakenBack(t *testing.T) {
+	c, _, _ := converged(t, 1)
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "orders-ro"}}
+	edit(t, service, func() { service.Spec.Selector = map[string]string{"somebody": "else"} })
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "orders-instance"}}
+	edit(t, config, func() { config.Data[naming.ConfigMapKey] = "{}" })
+	controlplane.Eventually(t, func(ctx context.Context) error {
+		if live, err := get(ctx, c.Namespace, service.Name, &corev1.Service{}); err != nil || live.Spec.Selector["somebody"] != "" {
+			return fmt.Errorf("selector %v: %w", live.Spec.Selector, err)
+		}
+		if live, err := get(ctx, c.Namespace, config.Name, &corev1.ConfigMap{}); err != nil || live.Data[naming.ConfigMapKey] == "{}" {
+			return fmt.Errorf("configuration not restored: %w", err)
+		}
+		return nil
+	})
+}
+
+func TestSuggestedLabelsAreYielded(t *testing.T) {
+	c, _, _ := converged(t, 1)
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "orders-rw"}}
+	edit(t, service, func() { service.Labels[naming.LabelInstance] = "argocd-app" })
+	quiet(t, c.Namespace)
+	live, err := get(t.Context(), c.Namespace, service.Name, &corev1.Service{})
+	if err != nil || live.Labels[naming.LabelInstance] != "argocd-app" {
+		t.Errorf("label %q: %v", live.Labels[naming.LabelInstance], err)
+	}
+	awaitReady(t, c)
+}
+
+func TestFightIsCalledContested(t *testing.T) {
+	c, _, _ := converged(t, 1)
+	budget := func(value string) error {
+		service := corev1ac.Service("orders-ro", c.Namespace).WithSpec(corev1ac.ServiceSpec().
+			WithSelector(map[string]string{"fighter": value}))
+		return plane.Client.Apply(t.Context(), service, client.FieldOwner("fighter"), client.ForceOwnership)
+	}
+	for round := range 4 {
+		if err := budget(fmt.Sprint(round)); err != nil {
+			t.Fatal(err)
+		}
+		if round == 3 {
+			break
+		}
+		controlplane.Eventually(t, func(ctx context.Context) error {
+			live, err := get(ctx, c.Namespace, "orders-ro", &corev1.Service{})
+			if err != nil || live.Spec.Selector["fighter"] != "" {
+				return fmt.Errorf("round %d: selector %v: %w", round, live.Spec.Selector, err)
+			}
+			return nil
+		})
+	}
+	condition := awaitCondition(t, c, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonContested)
+	if !strings.Contains(condition.Message, `"fighter"`) || !strings.Contains(condition.Message, ".spec.selector") {
+		t.Errorf("the message names neither manager nor path: %s", condition.Message)
+	}
+	// The fight ends: the other manager lets go.
+	if err := plane.Client.Apply(t.Context(), corev1ac.Service("orders-ro", c.Namespace), client.FieldOwner("fighter")); err != nil {
+		t.Fatal(err)
+	}
+	awaitReady(t, c)
+}
+
+func TestForeignObjectsAreLeftAlone(t *testing.T) {
+	foreign := metav1.ObjectMeta{Labels: map[string]string{"app": "somebody-else"}}
+	tests := map[string]struct {
+		name   string
+		object client.Object
+	}{
+		"StatefulSet": {"orders", &appsv1.StatefulSet{ObjectMeta: foreign, Spec: appsv1.StatefulSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: foreign.Labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: foreign, Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "main", Image: "other:1"}},
+			}},
+		}}},
+		"Service":               {"orders-rw", &corev1.Service{ObjectMeta: foreign, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}},
+		"ConfigMap":             {"orders-instance", &corev1.ConfigMap{ObjectMeta: foreign, Data: map[string]string{"a": "b"}}},
+		"Secret":                {"orders-app", &corev1.Secret{ObjectMeta: foreign, Data: map[string][]byte{"a": []byte("b")}}},
+		"ServiceAccount":        {"orders", &corev1.ServiceAccount{ObjectMeta: foreign}},
+		"PersistentVolumeClaim": {"data-orders-0", foreignClaim(foreign)},
+	}
+	namespace := plane.Namespace(t)
+	startOperator(t, namespace)
+	startWorld(t, namespace)
+	for kind, test := range tests {
+		t.Run(kind, func(t *testing.T) {
+			name := strings.ToLower(kind)
+			c := cluster(namespace, name, 1)
+			test.object.SetNamespace(namespace)
+			test.object.SetName(strings.Replace(test.name, "orders", name, 1))
+			create(t, test.object)
+			create(t, c)
+			condition := awaitCondition(t, c, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNameConflict)
+			if !strings.Contains(condition.Message, kind) || !strings.Contains(condition.Message, test.object.GetName()) {
+				t.Errorf("the message does not name %s %s: %s", kind, test.object.GetName(), condition.Message)
+			}
+			version, uid := test.object.GetResourceVersion(), test.object.GetUID()
+			if err := plane.Client.Get(t.Context(), client.ObjectKeyFromObject(test.object), test.object); err != nil {
+				t.Fatal(err)
+			}
+			if kind != "PersistentVolumeClaim" && kind != "StatefulSet" && test.object.GetResourceVersion() != version {
+				t.Error("the foreign object was written")
+			}
+			for _, entry := range test.object.GetManagedFields() {
+				if entry.Manager == naming.FieldManager {
+					t.Error("the operator owns fields of a foreign object")
+				}
+			}
+			remove(t, test.object)
+			controlplane.Eventually(t, func(ctx context.Context) error {
+				err := plane.Client.Get(ctx, client.ObjectKeyFromObject(test.object), test.object)
+				if err == nil && test.object.GetUID() == uid {
+					err = errors.New("still the foreign object")
+				}
+				return err
+			})
+			awaitReady(t, c)
+		})
+	}
+}
+
+func foreignClaim(meta metav1.ObjectMeta) client.Object {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: meta}
+	claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	claim.Spec.Resources.Requests = storageRequest("1Gi")
+	return claim
+}
+
+// remove deletes an object for good, whatever protects it.
+func remove(t testing.TB, object client.Object) {
+	t.Helper()
+	if err := plane.Client.Delete(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	controlplane.Eventually(t, func(ctx context.Context) error {
+		live := object.DeepCopyObject().(client.Object)
+		if err := plane.Client.Get(ctx, client.ObjectKeyFromObject(object), live); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		if live.GetUID() != object.GetUID() || len(live.GetFinalizers()) == 0 {
+			return nil
+		}
+		live.SetFinalizers(nil)
+		return plane.Client.Update(ctx, live)
+	})
+}

@@ -15,12 +15,14 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/go-logr/logr"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/acme/pg-operator/apis/v1alpha1"
 )
@@ -97,6 +99,7 @@ func (c *Cluster) connect(ctx context.Context) error {
 		return fmt.Errorf("kubeconfig of the local cluster: %w", err)
 	}
 	c.Config.QPS = -1
+	log.SetLogger(logr.Discard()) // the clients' library asks for one; tests speak for themselves
 	c.Client, err = client.NewWithWatch(c.Config, client.Options{Scheme: Scheme()})
 	return err
 }

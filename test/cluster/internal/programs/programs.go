@@ -278,6 +278,10 @@ var ErrNoSource = errors.New("run this inside a checkout of pg-operator: test/cl
 // FindSource finds the directory of this Go module from a directory inside the
 // checkout.
 func FindSource(from string) (string, error) {
+	from, err := filepath.Abs(from)
+	if err != nil {
+		return "", err
+	}
 	for dir := from; ; dir = filepath.Dir(dir) {
 		for _, candidate := range []string{dir, filepath.Join(dir, "test", "cluster")} {
 			data, err := os.ReadFile(filepath.Join(candidate, "go.mod"))

@@ -67,6 +67,10 @@ func TestFindSource(t *testing.T) {
 			t.Errorf("FindSource(%s) = %q, %v", from, got, err)
 		}
 	}
+	t.Chdir(filepath.Join(module, "cmd"))
+	if got, err := FindSource("."); err != nil || got != module {
+		t.Errorf("from a relative directory: %q, %v", got, err)
+	}
 	if _, err := FindSource(t.TempDir()); !errors.Is(err, ErrNoSource) {
 		t.Errorf("outside a checkout: %v", err)
 	}

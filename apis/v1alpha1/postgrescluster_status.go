@@ -64,7 +64,7 @@ type PostgresClusterStatus struct {
 
 	// lastFailover tells of the last change of primary that nobody asked for.
 	// +optional
-	LastFailover *FailoverRecord `json:"lastFailover,omitempty"`
+	LastFailover *FailoverRecord `json:"lastFailover,omitempty,omitzero"`
 }
 
 // InstanceRole is the part an instance plays.
@@ -84,8 +84,10 @@ const (
 // InstanceStatus is what is known of one instance.
 type InstanceStatus struct {
 	// name of the instance and of its pod.
+	// +required
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 	// role the instance reported.
 	// +optional
 	Role InstanceRole `json:"role,omitempty"`
@@ -105,11 +107,15 @@ type InstanceStatus struct {
 // PlannedStep is one thing that will be done to one instance.
 type PlannedStep struct {
 	// instance it concerns.
+	// +required
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	Instance string `json:"instance"`
+	Instance string `json:"instance,omitempty"`
 	// action that will be taken, such as Create, Restart, Remove, Wait.
+	// +required
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
-	Action string `json:"action"`
+	Action string `json:"action,omitempty"`
 	// reason for it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
@@ -119,11 +125,15 @@ type PlannedStep struct {
 // FailoverRecord explains one failover.
 type FailoverRecord struct {
 	// from is the instance that was the primary.
+	// +required
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	From string `json:"from"`
+	From string `json:"from,omitempty"`
 	// to is the instance that became the primary.
+	// +required
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	To string `json:"to"`
+	To string `json:"to,omitempty"`
 	// cause of the failover.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024

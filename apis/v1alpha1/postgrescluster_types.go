@@ -27,13 +27,15 @@ import (
 // +kubebuilder:validation:XValidation:rule="has(self.spec.storage) || !has(oldSelf.spec.storage)",fieldPath=".spec.storage",reason=FieldValueForbidden,message="cannot be removed once it is set",messageExpression="'cannot be removed once it is set: keep ' + oldSelf.spec.storage + ' or set more'"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.storage) || !self.spec.storage.matches('^[1-9][0-9]{0,4}Gi$') || (has(oldSelf.spec.storage) ? self.spec.storage == oldSelf.spec.storage || !isQuantity(oldSelf.spec.storage) || quantity(self.spec.storage).compareTo(quantity(oldSelf.spec.storage)) >= 0 : !has(self.status) || !has(self.status.provisionedStorage) || !isQuantity(self.status.provisionedStorage)) || (has(self.status) && has(self.status.provisionedStorage) && isQuantity(self.status.provisionedStorage) && quantity(self.spec.storage).compareTo(quantity(self.status.provisionedStorage)) >= 0)",fieldPath=".spec.storage",reason=FieldValueForbidden,message="cannot shrink: volumes only grow",messageExpression="'cannot shrink to ' + self.spec.storage + ': volumes only grow; the least it can be is ' + (has(self.status) && has(self.status.provisionedStorage) && self.status.provisionedStorage.size() > 0 ? self.status.provisionedStorage + ', which is provisioned' : oldSelf.spec.storage)"
 type PostgresCluster struct {
-	metav1.TypeMeta   `json:",inline"`
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the metadata of every Kubernetes object.
+	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// spec is what you want.
 	// +optional
 	// +default={}
-	Spec PostgresClusterSpec `json:"spec,omitempty"`
+	Spec PostgresClusterSpec `json:"spec,omitempty,omitzero"`
 	// status is what was last seen.
 	// +optional
 	Status PostgresClusterStatus `json:"status,omitempty"`

@@ -12,9 +12,11 @@ import (
 
 // process is a program that runs beside the API server.
 type process struct {
-	cmd    *exec.Cmd
-	log    string
-	exited chan error
+	cmd *exec.Cmd
+	log string
+	// exited is closed when the program has ended, with err.
+	exited chan struct{}
+	err    error
 }
 
 // startCertManager runs the program that test/cluster builds from cert-manager's controllers and cainjector.
@@ -40,17 +42,20 @@ func startProcess(log, path string, args ...string) (*process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", path, err)
 	}
-	p := &process{cmd: cmd, log: log, exited: make(chan error, 1)}
-	go func() { p.exited <- cmd.Wait() }()
+	p := &process{cmd: cmd, log: log, exited: make(chan struct{})}
+	go func() {
+		defer close(p.exited)
+		p.err = cmd.Wait()
+	}()
 	return p, nil
 }
 
 // stop ends the process; one that had ended by itself is an error, with the end of its log.
 func (p *process) stop() error {
 	select {
-	case err := <-p.exited:
+	case <-p.exited:
 		text, _ := os.ReadFile(p.log)
-		return fmt.Errorf("%s ended by itself: %w\n%s", filepath.Base(p.cmd.Path), err, text[max(0, len(text)-4096):])
+		return fmt.Errorf("%s ended by itself: %w\n%s", filepath.Base(p.cmd.Path), p.err, text[max(0, len(text)-4096):])
 	default:
 	}
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {

@@ -102,7 +102,7 @@ func (w *Webhooks) await(ctx context.Context, t testing.TB, called bool) {
 			return err
 		}
 		probe := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: metav1.NamespaceDefault}}
-		if err := w.plane.Client.Create(ctx, probe, client.DryRunAll); err != nil {
+		if err = w.plane.Client.Create(ctx, probe, client.DryRunAll); err != nil {
 			return err
 		}
 		after, err := w.plane.webhookCalls(ctx)

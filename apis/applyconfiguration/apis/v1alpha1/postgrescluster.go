@@ -19,7 +19,8 @@ import (
 // PostgresCluster is one PostgreSQL database cluster: a primary that takes
 // writes and replicas that stream from it.
 type PostgresClusterApplyConfiguration struct {
-	v1.TypeMetaApplyConfiguration    `json:""`
+	v1.TypeMetaApplyConfiguration `json:""`
+	// metadata is the metadata of every Kubernetes object.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec is what you want.
 	Spec *PostgresClusterSpecApplyConfiguration `json:"spec,omitempty"`

@@ -171,14 +171,14 @@ func parseConf(t *rapid.T, conf string) map[string]string {
 		body := quoted[1 : len(quoted)-1]
 		var value strings.Builder
 		for i := 0; i < len(body); i++ {
-			switch {
-			case body[i] == '\'':
+			switch body[i] {
+			case '\'':
 				if i+1 >= len(body) || body[i+1] != '\'' {
 					t.Fatalf("the value ends too early in %q", line)
 				}
 				i++
 				value.WriteByte('\'')
-			case body[i] == '\\':
+			case '\\':
 				i++
 				if i >= len(body) {
 					t.Fatalf("an escape is cut off in %q", line)

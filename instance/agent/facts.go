@@ -25,15 +25,17 @@ const (
 	TaskDiagnose Task = "Diagnose"
 	// TaskRewind takes back what the primary does not have.
 	TaskRewind Task = "Rewind"
-	// TaskStartPrimary and TaskStartReplica start PostgreSQL.
+	// TaskStartPrimary starts PostgreSQL to take writes.
 	TaskStartPrimary Task = "StartPrimary"
+	// TaskStartReplica starts PostgreSQL to follow.
 	TaskStartReplica Task = "StartReplica"
 	// TaskProvision makes the roles, the database and the slots that a primary needs.
 	TaskProvision Task = "Provision"
 	// TaskConfigure writes changed settings and reloads them.
 	TaskConfigure Task = "Configure"
-	// TaskStop stops PostgreSQL cleanly, TaskRestart for an order.
-	TaskStop    Task = "Stop"
+	// TaskStop stops PostgreSQL cleanly.
+	TaskStop Task = "Stop"
+	// TaskRestart stops PostgreSQL for an order; it is started again because it does not run.
 	TaskRestart Task = "Restart"
 	// TaskFence stops PostgreSQL at once, without regard for its clients.
 	TaskFence Task = "Fence"

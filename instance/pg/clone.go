@@ -64,7 +64,7 @@ func (v Volume) Clone(ctx context.Context, programs Programs, primary Upstream) 
 	if err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(v.unfinished(), "standby.signal"), nil, 0o600); err != nil {
+	if err := WriteFile(filepath.Join(v.unfinished(), "standby.signal"), nil); err != nil {
 		return err
 	}
 	return v.finish()
@@ -104,7 +104,7 @@ func (v Volume) discard() error {
 // Rewind takes back what the data has and the primary does not, and makes it a replica's. PostgreSQL must not run.
 // After a failure only a clone helps: the data is marked as torn.
 func (v Volume) Rewind(ctx context.Context, programs Programs, primary Upstream) error {
-	if err := writeFile(v.tornMarker(), nil, 0o600); err != nil {
+	if err := WriteFile(v.tornMarker(), nil); err != nil {
 		return err
 	}
 	// pg_rewind recovers data that was not stopped cleanly first, which PostgreSQL refuses to do for a replica.
@@ -125,4 +125,4 @@ func (v Volume) Rewind(ctx context.Context, programs Programs, primary Upstream)
 }
 
 // MarkReplica makes PostgreSQL start as a replica.
-func (v Volume) MarkReplica() error { return writeFile(v.standbySignal(), nil, 0o600) }
+func (v Volume) MarkReplica() error { return WriteFile(v.standbySignal(), nil) }

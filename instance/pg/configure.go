@@ -41,13 +41,13 @@ func (s Server) Configure(ctx context.Context, c Configuration) (refused []strin
 		"pg_ident.conf": postgres.RenderIdent(osUser),
 		autoConf:        "# Settings are changed in the PostgresCluster's spec.parameters.\n",
 	} {
-		if err := writeFile(filepath.Join(data, name), []byte(content), 0o600); err != nil {
+		if err = WriteFile(filepath.Join(data, name), []byte(content)); err != nil {
 			return nil, err
 		}
 	}
 	settings := maps.Clone(c.Parameters)
 	if c.Upstream != nil {
-		if err := s.raiseToPrimary(ctx, settings); err != nil {
+		if err = s.raiseToPrimary(ctx, settings); err != nil {
 			return nil, err
 		}
 	}
@@ -57,7 +57,7 @@ func (s Server) Configure(ctx context.Context, c Configuration) (refused []strin
 	for {
 		all := maps.Clone(settings)
 		maps.Copy(all, own)
-		if err := os.WriteFile(candidate, []byte(postgres.RenderConf(all)), 0o600); err != nil {
+		if err = os.WriteFile(candidate, []byte(postgres.RenderConf(all)), 0o600); err != nil {
 			return nil, err
 		}
 		wrong, err := s.tryConf(ctx, candidate)
@@ -87,7 +87,7 @@ func (s Server) Configure(ctx context.Context, c Configuration) (refused []strin
 	if err != nil {
 		return nil, err
 	}
-	return refused, errors.Join(writeFile(filepath.Join(data, "postgresql.conf"), content, 0o600), os.Remove(candidate))
+	return refused, errors.Join(WriteFile(filepath.Join(data, "postgresql.conf"), content), os.Remove(candidate))
 }
 
 // ownSettings are those that only the agent knows. They win over all others.

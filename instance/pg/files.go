@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writeFile replaces a file as a whole: after a crash it has its old or its new content.
-func writeFile(path string, content []byte, mode os.FileMode) error {
+// WriteFile replaces a file as a whole: after a crash it has its old or its new content. Only its owner may read it.
+func WriteFile(path string, content []byte) error {
+	const mode = 0o600
 	temporary := path + ".new"
 	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
 	if err != nil {
@@ -23,9 +24,6 @@ func writeFile(path string, content []byte, mode os.FileMode) error {
 	}
 	return renameDurably(temporary, path)
 }
-
-// WriteFile replaces a file of the agent's as a whole.
-func WriteFile(path string, content []byte) error { return writeFile(path, content, 0o600) }
 
 // renameDurably renames, and makes the new name survive a crash.
 func renameDurably(from, to string) error {

@@ -25,10 +25,14 @@ const (
 	authorityFile   = "ca.crt"
 )
 
-// Certificate, Key and Authority are the copies' paths.
+// Certificate is the path of the certificate's copy.
 func (k Keys) Certificate() string { return filepath.Join(k.Dir, certificateFile) }
-func (k Keys) Key() string         { return filepath.Join(k.Dir, keyFile) }
-func (k Keys) Authority() string   { return filepath.Join(k.Dir, authorityFile) }
+
+// Key is the path of the private key's copy.
+func (k Keys) Key() string { return filepath.Join(k.Dir, keyFile) }
+
+// Authority is the path of the copy of the authority's certificate.
+func (k Keys) Authority() string { return filepath.Join(k.Dir, authorityFile) }
 
 // Refresh copies what changed in the Secret. Half a renewal is never copied: key and certificate must fit.
 func (k Keys) Refresh() (changed bool, err error) {
@@ -52,7 +56,7 @@ func (k Keys) Refresh() (changed bool, err error) {
 		if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, contents[name]) {
 			continue
 		}
-		if err := writeFile(path, contents[name], 0o600); err != nil {
+		if err := WriteFile(path, contents[name]); err != nil {
 			return false, err
 		}
 		changed = true

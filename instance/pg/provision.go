@@ -111,7 +111,7 @@ func provisionLogin(ctx context.Context, conn *pgx.Conn, role, passwordFile stri
 		return err
 	}
 	if !exists {
-		if _, err := conn.Exec(ctx, "CREATE ROLE "+quoteIdentifier(role)+" LOGIN"); err != nil {
+		if _, err = conn.Exec(ctx, "CREATE ROLE "+quoteIdentifier(role)+" LOGIN"); err != nil {
 			return err
 		}
 	}

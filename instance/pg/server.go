@@ -44,9 +44,9 @@ type Process struct {
 // polling is how often files and processes are looked at while something is about to happen.
 const polling = 20 * time.Millisecond
 
-// Start starts the postmaster. What is left of an earlier one, which died without its children, is killed first.
-func (s Server) Start() (*Process, error) {
-	if err := s.clear(); err != nil {
+// Start starts the postmaster, which outlives ctx. What is left of an earlier one, which died without its children, is killed first.
+func (s Server) Start(ctx context.Context) (*Process, error) {
+	if err := s.clear(ctx); err != nil {
 		return nil, err
 	}
 	read, write, err := os.Pipe()
@@ -54,7 +54,7 @@ func (s Server) Start() (*Process, error) {
 		return nil, err
 	}
 	p := &Process{server: s, tail: &logTail{}, done: make(chan struct{})}
-	p.cmd = s.Programs.command(context.Background(), "postgres", "-D", s.Volume.PGData())
+	p.cmd = s.Programs.command(context.WithoutCancel(ctx), "postgres", "-D", s.Volume.PGData())
 	p.cmd.Stdout, p.cmd.Stderr = write, write
 	p.cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	err = children.start(p.cmd)
@@ -126,21 +126,22 @@ func (p *Process) Stop(ctx context.Context) error {
 	case <-p.done:
 		return p.server.killRest(context.WithoutCancel(ctx))
 	case <-ctx.Done():
-		return errors.Join(ctx.Err(), p.Fence())
+		return errors.Join(ctx.Err(), p.Fence(ctx))
 	}
 }
 
 // fencing bounds how long PostgreSQL may take to end itself when it is fenced.
 const fencing = 2 * time.Second
 
-// Fence ends PostgreSQL at once: first by its own immediate shutdown, then by killing whatever is left.
-func (p *Process) Fence() error {
+// Fence ends PostgreSQL at once: first by its own immediate shutdown, then by killing whatever is left. The end of ctx
+// does not keep it from that.
+func (p *Process) Fence(ctx context.Context) error {
 	err := p.signal(unix.SIGQUIT)
 	select {
 	case <-p.done:
 	case <-time.After(fencing):
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), fencing)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fencing)
 	defer cancel()
 	return errors.Join(err, p.server.killRest(ctx))
 }
@@ -177,8 +178,8 @@ func (s Server) killRest(ctx context.Context) error {
 
 // clear makes way for a new postmaster: nothing runs on the volume, which the agent has locked, so lock files are
 // left over. In a container their process numbers soon belong to others, and PostgreSQL would refuse to start.
-func (s Server) clear() error {
-	ctx, cancel := context.WithTimeout(context.Background(), fencing)
+func (s Server) clear(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, fencing)
 	defer cancel()
 	if err := s.killRest(ctx); err != nil {
 		return err

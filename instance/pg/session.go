@@ -3,6 +3,7 @@ package pg
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -34,9 +35,7 @@ func (s Server) Connect(ctx context.Context, database string) (*pgx.Conn, error)
 	}
 	config.Database = database
 	config.Password = ""
-	for name, value := range pinned {
-		config.RuntimeParams[name] = value
-	}
+	maps.Copy(config.RuntimeParams, pinned)
 	config.ConnectTimeout = 5 * time.Second
 	return pgx.ConnectConfig(ctx, config)
 }
@@ -143,7 +142,7 @@ func (p *Process) inForce(ctx context.Context) (loaded time.Time, inForce InForc
 		return time.Time{}, InForce{}, err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if err := conn.QueryRow(ctx, "SELECT pg_conf_load_time()").Scan(&loaded); err != nil {
+	if err = conn.QueryRow(ctx, "SELECT pg_conf_load_time()").Scan(&loaded); err != nil {
 		return time.Time{}, InForce{}, err
 	}
 	err = conn.QueryRow(ctx, inForceQuery).Scan(&inForce.PendingRestart, &inForce.Refused)

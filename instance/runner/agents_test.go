@@ -48,6 +48,7 @@ func TestAgents(t *testing.T) {
 		{"status over mTLS", s.status},
 		{"settings", s.settings},
 		{"order to restart", s.order},
+		{"settings that keep it from starting", s.badSettings},
 		{"password follows its Secret", s.password},
 		{"certificate renewed", s.renewal},
 		{"postmaster killed", s.killed},
@@ -213,6 +214,30 @@ func (s *story) order(t *testing.T) {
 		}
 	}
 	s.await(t, 10*time.Second, "the replica streams", s.runs(s.b.name, replicaRole))
+}
+
+func (s *story) badSettings(t *testing.T) {
+	members, orders := s.config.Members, s.config.Orders
+	good := s.config
+	s.config = config(s.major, 2, map[string]string{"shared_preload_libraries": "no_such_library", "work_mem": "6MB"})
+	s.config.Members = members
+	s.config.Orders = append(orders, contract.Order{ID: "3", Instance: s.a.name, Kind: contract.OrderRestart})
+	s.setConfig(t, s.config)
+	s.await(t, 20*time.Second, "the primary runs with the last good settings", func() bool {
+		r := s.pods[s.a.name].report
+		return r.LastOrder == "3" && s.running(s.a.name, primaryRole) && strings.Contains(r.SettingsError, "no_such_library")
+	})
+	if got := s.pod(s.a.name).report.SettingsHash; got != good.SettingsHash {
+		t.Errorf("settings %s in force, want the last good ones %s", got, good.SettingsHash)
+	}
+	good.Orders = s.config.Orders
+	s.config = good
+	s.setConfig(t, s.config)
+	s.await(t, 20*time.Second, "the error is gone", func() bool {
+		r := s.pods[s.a.name].report
+		return r.SettingsHash == good.SettingsHash && !strings.Contains(r.SettingsError, "no_such_library")
+	})
+	s.await(t, 20*time.Second, "the replica streams", s.runs(s.b.name, replicaRole))
 }
 
 func (s *story) password(t *testing.T) {

@@ -58,7 +58,7 @@ func asOrdinaryUser(t *testing.T) (done bool) {
 	if errUID != nil || errGID != nil {
 		t.Fatal(errUID, errGID)
 	}
-	dir, err := os.MkdirTemp("", "pg-operator-test-")
+	dir, err := os.MkdirTemp("", "pg-operator-test-") //nolint:usetesting // Its parent is closed to others.
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ type host struct {
 
 func newHost(t *testing.T, w *world, a *authority, ordinal int32) *host {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "pg")
+	dir, err := os.MkdirTemp("", "pg") //nolint:usetesting // A socket's path is at most 107 bytes long.
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func (r *Runner) currentConfig() *contract.Config {
 const polling = 20 * time.Millisecond
 
 func (r *Runner) prepareOnce(ctx context.Context) (prepared bool, err error) {
-	if err := r.lock(); err != nil {
+	if err = r.lock(); err != nil {
 		r.update(func(f *agent.Facts) { f.Data = agent.Data{Known: true, Problem: err.Error()} })
 		return false, err
 	}
@@ -88,7 +88,7 @@ func (r *Runner) prepareOnce(ctx context.Context) (prepared bool, err error) {
 	if config == nil {
 		return false, nil
 	}
-	if _, err := pg.OSUser(); err != nil {
+	if _, err = pg.OSUser(); err != nil {
 		r.update(func(f *agent.Facts) { f.ProgramsProblem = err.Error() })
 		return false, err
 	}
@@ -125,7 +125,7 @@ func (r *Runner) lock() error {
 	if err != nil {
 		return err
 	}
-	if err := r.options.Volume.Settle(); err != nil {
+	if err = r.options.Volume.Settle(); err != nil {
 		release()
 		return err
 	}
@@ -159,8 +159,10 @@ func (r *Runner) unlock() {
 	}
 }
 
-// inspect looks at the volume again after a task changed it. The data keeps its old description if it cannot be read.
+// inspect looks at the volume again after a task changed it, also if that was cancelled. The data keeps its old description if it cannot be read.
 func (r *Runner) inspect(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), observeTimeout)
+	defer cancel()
 	data, err := r.options.Volume.Inspect(ctx, r.programs)
 	if err != nil {
 		r.log.Error(err, "Failed to look at the data volume")

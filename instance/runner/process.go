@@ -36,7 +36,7 @@ const (
 )
 
 // launch makes a started postmaster the instance's, and watches it until it ends.
-func (r *Runner) launch(p *pg.Process, replica bool, ending string) {
+func (r *Runner) launch(ctx context.Context, p *pg.Process, replica bool, ending string) {
 	r.mu.Lock()
 	r.process, r.expected = p, false
 	r.mu.Unlock()
@@ -45,7 +45,7 @@ func (r *Runner) launch(p *pg.Process, replica bool, ending string) {
 		f.Provisioned = false
 	})
 	go func() {
-		watch, cancel := context.WithCancel(r.work)
+		watch, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		go r.watchServer(watch, p)
 		<-p.Done()
 		cancel()
@@ -96,7 +96,7 @@ func (r *Runner) ended(p *pg.Process) {
 // watchServer keeps the facts about a running server.
 func (r *Runner) watchServer(ctx context.Context, p *pg.Process) {
 	w := serverWatch{runner: r, process: p, quietSince: time.Now()}
-	defer w.close()
+	defer func() { w.close(context.WithoutCancel(ctx)) }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -123,9 +123,9 @@ type serverWatch struct {
 	slotsAt time.Time
 }
 
-func (w *serverWatch) close() {
+func (w *serverWatch) close(ctx context.Context) {
 	if w.conn != nil {
-		_ = w.conn.Close(context.Background())
+		_ = w.conn.Close(ctx)
 		w.conn = nil
 	}
 }
@@ -140,7 +140,7 @@ func (w *serverWatch) look(ctx context.Context) time.Duration {
 	defer cancel()
 	observed, err := w.observe(ctx)
 	if err != nil {
-		w.close()
+		w.close(ctx)
 		if ctx.Err() == nil || ctx.Err() == context.DeadlineExceeded {
 			w.runner.notAccepting(w.process, err)
 		}
@@ -186,7 +186,7 @@ func (w *serverWatch) learn(ctx context.Context, o pg.Observation) time.Duration
 	slotsDue := w.slotsDue(ctx, o)
 	w.runner.updateServer(w.process, func(f *agent.Facts) {
 		if !f.Server.Accepting {
-			w.runner.accepted()
+			w.runner.accepted(ctx)
 		}
 		w.runner.observed = o
 		f.Server.Accepting, f.Server.Recovering, f.Server.Streaming = true, o.Recovering, streaming
@@ -247,18 +247,18 @@ func (r *Runner) updateServer(p *pg.Process, change func(f *agent.Facts)) {
 }
 
 // accepted notes that a start succeeded. The caller holds mu.
-func (r *Runner) accepted() {
+func (r *Runner) accepted(ctx context.Context) {
 	r.starts.failed, r.starts.at = 0, time.Now()
 	if r.facts.Failed.Task == agent.TaskStartPrimary || r.facts.Failed.Task == agent.TaskStartReplica {
 		r.facts.Failed = agent.Failure{}
 	}
 	r.settingsGood()
-	go r.readInForce(r.process)
+	go r.readInForce(context.WithoutCancel(ctx), r.process)
 }
 
 // readInForce notes what came of the settings that a server was started with.
-func (r *Runner) readInForce(p *pg.Process) {
-	ctx, cancel := context.WithTimeout(r.work, observeTimeout)
+func (r *Runner) readInForce(ctx context.Context, p *pg.Process) {
+	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
 	inForce, err := p.InForce(ctx)
 	if err != nil {

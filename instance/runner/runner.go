@@ -73,9 +73,6 @@ type Runner struct {
 	// looked is when the main loop last did, in Unix nanoseconds.
 	looked atomic.Int64
 
-	// work outlives the request to stop: it ends when the agent does.
-	work context.Context //nolint:containedctx // The life of the agent, which its tasks share.
-
 	mu       sync.Mutex
 	facts    agent.Facts
 	decision agent.Decision
@@ -120,8 +117,8 @@ const heartbeat = time.Second
 
 // Run runs the agent until ctx ends and PostgreSQL has stopped.
 func (r *Runner) Run(ctx context.Context) {
+	// The agent outlives the request to stop it.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	r.work = work
 	var group sync.WaitGroup
 	failed := make(chan error, 2)
 	for _, part := range []func(){
@@ -137,7 +134,7 @@ func (r *Runner) Run(ctx context.Context) {
 	} {
 		group.Go(part)
 	}
-	r.loop(ctx, failed)
+	r.loop(work, ctx.Done(), failed)
 	flush, cancelFlush := context.WithTimeout(work, time.Second)
 	r.publisher.flush(flush)
 	cancelFlush()
@@ -146,13 +143,12 @@ func (r *Runner) Run(ctx context.Context) {
 	r.unlock()
 }
 
-func (r *Runner) loop(ctx context.Context, failed <-chan error) {
+func (r *Runner) loop(ctx context.Context, stop <-chan struct{}, failed <-chan error) {
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()
-	stop := ctx.Done()
 	for {
 		r.looked.Store(time.Now().UnixNano())
-		if r.step() {
+		if r.step(ctx) {
 			return
 		}
 		select {
@@ -171,7 +167,7 @@ func (r *Runner) loop(ctx context.Context, failed <-chan error) {
 }
 
 // step decides once and carries it out. It returns true when the agent is done.
-func (r *Runner) step() bool {
+func (r *Runner) step(ctx context.Context) bool {
 	r.mu.Lock()
 	r.refresh()
 	d := agent.Decide(r.facts)
@@ -189,7 +185,7 @@ func (r *Runner) step() bool {
 		return true
 	}
 	if d.Do != agent.TaskNone {
-		r.begin(d)
+		r.begin(ctx, d)
 	}
 	report, label := r.report(d), label(d)
 	r.mu.Unlock()
@@ -256,7 +252,7 @@ func label(d agent.Decision) string {
 // stuck is after how long without a look at the facts the main loop is taken for stuck.
 const stuck = 15 * time.Second
 
-// Started, Live and Ready answer the kubelet's probes.
+// Started tells whether the agent works.
 func (r *Runner) Started() bool { return r.looked.Load() != 0 }
 
 // Live tells whether the main loop goes on; neither PostgreSQL nor the API server matters.

@@ -28,7 +28,7 @@ func (r *Runner) stop(ctx context.Context) error {
 	if primary {
 		r.release(context.WithoutCancel(ctx))
 	}
-	r.inspect(r.work)
+	r.inspect(ctx)
 	return nil
 }
 
@@ -65,7 +65,7 @@ func (r *Runner) restart(ctx context.Context) error {
 }
 
 // fence ends PostgreSQL at once. What it was given to do before is void.
-func (r *Runner) fence() error {
+func (r *Runner) fence(ctx context.Context) error {
 	r.mu.Lock()
 	process := r.process
 	r.expected = true
@@ -74,8 +74,8 @@ func (r *Runner) fence() error {
 		return nil
 	}
 	r.log.Info("Fencing PostgreSQL")
-	err := process.Fence()
-	r.inspect(r.work)
+	err := process.Fence(ctx)
+	r.inspect(ctx)
 	return err
 }
 

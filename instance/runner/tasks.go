@@ -17,8 +17,8 @@ const (
 )
 
 // begin starts a task beside the main loop. The caller holds mu.
-func (r *Runner) begin(d agent.Decision) {
-	ctx, cancel := context.WithCancel(r.work)
+func (r *Runner) begin(ctx context.Context, d agent.Decision) {
+	ctx, cancel := context.WithCancel(ctx)
 	r.facts.Running, r.cancelTask = d.Do, cancel
 	go func() {
 		err := r.carryOut(ctx, d.Do)
@@ -90,14 +90,14 @@ func (r *Runner) carryOut(ctx context.Context, task agent.Task) error {
 	case agent.TaskRestart:
 		return r.restart(ctx)
 	case agent.TaskFence:
-		return r.fence()
+		return r.fence(ctx)
 	default:
 		return fmt.Errorf("task %s is not known", task)
 	}
 }
 
 func (r *Runner) bootstrap(ctx context.Context) error {
-	defer r.inspect(r.work)
+	defer r.inspect(ctx)
 	return r.options.Volume.Bootstrap(ctx, r.programs, r.options.SuperuserPassword)
 }
 
@@ -122,7 +122,7 @@ func (r *Runner) replaceData(ctx context.Context, replace func(primary pg.Upstre
 	primary := r.upstream(r.facts.Primary)
 	r.mu.Unlock()
 	err := replace(primary)
-	r.inspect(r.work)
+	r.inspect(ctx)
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -146,17 +146,17 @@ func (r *Runner) start(ctx context.Context, replica bool) error {
 		if err := r.options.Volume.MarkReplica(); err != nil {
 			return err
 		}
-		defer r.inspect(r.work)
+		defer r.inspect(ctx)
 	}
 	server := r.server()
 	refused, err := server.Configure(ctx, configuration)
 	if err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return err
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	process, err := server.Start()
+	process, err := server.Start(ctx)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (r *Runner) start(ctx context.Context, replica bool) error {
 	r.settings.applied, r.settings.inForce, r.settings.refused = wanted, inForce, refused
 	r.starts.at = time.Time{}
 	r.mu.Unlock()
-	r.launch(process, replica, ending)
+	r.launch(ctx, process, replica, ending)
 	return nil
 }
 

@@ -64,7 +64,7 @@ type PostgresClusterStatus struct {
 
 	// lastFailover tells of the last change of primary that nobody asked for.
 	// +optional
-	LastFailover *FailoverRecord `json:"lastFailover,omitempty,omitzero"`
+	LastFailover *FailoverRecord `json:"lastFailover,omitempty"` //nolint:kubeapilinter // nil says that there was none
 }
 
 // InstanceRole is the part an instance plays.

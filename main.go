@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,9 +13,6 @@ import (
 	"github.com/acme/pg-operator/instance"
 	"github.com/acme/pg-operator/reconciler/manager"
 )
-
-// version is set by the linker: -X main.version=v1.2.3.
-var version = "devel"
 
 func main() {
 	root := newRoot()
@@ -37,6 +35,10 @@ func newRoot() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
+			version := "(unknown)"
+			if info, ok := debug.ReadBuildInfo(); ok {
+				version = info.Main.Version
+			}
 			_, err := fmt.Fprintf(command.OutOrStdout(), "pg-operator %s (%s)\n", version, runtime.Version())
 			return err
 		},

@@ -160,7 +160,7 @@ func start(t *testing.T, v *volume) running {
 		t.Fatal(err)
 	}
 	address := listener.Addr().(*net.TCPAddr)
-	if err := listener.Close(); err != nil {
+	if err = listener.Close(); err != nil {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()

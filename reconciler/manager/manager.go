@@ -140,6 +140,7 @@ func (o *options) setup(ctx context.Context, mgr ctrl.Manager, server *certs.Ser
 		return err
 	}
 	defaults := v1alpha1.Defaults{Version: o.defaultVersion, Storage: o.defaultStorage}
+	//nolint:contextcheck // What it registers lives as long as the manager, and has the manager's context.
 	if err := reconciler.SetupWithManager(mgr, reconciler.Options{
 		OperatorImage: image, Images: images, Defaults: defaults, PostgresUID: o.postgresUID,
 		LeaseDuration: o.failoverLease, MaxConcurrentReconciles: o.concurrency,

@@ -20,8 +20,10 @@ func TestApply(t *testing.T) {
 		t.Helper()
 		var all strings.Builder
 		for _, object := range defaults(t) {
-			args := []string{"get", object.GetKind() + "." + object.GroupVersionKind().Group, object.GetName(), "-o",
-				"jsonpath={.kind} {.metadata.name} {.metadata.resourceVersion}"}
+			args := []string{
+				"get", object.GetKind() + "." + object.GroupVersionKind().Group, object.GetName(), "-o",
+				"jsonpath={.kind} {.metadata.name} {.metadata.resourceVersion}",
+			}
 			if object.GroupVersionKind().Group == "" {
 				args[1] = object.GetKind()
 			}
@@ -52,7 +54,7 @@ func TestApply(t *testing.T) {
 	plane.Kubectl(t, "delete", "validatingwebhookconfiguration", "pg-operator")
 	plane.Kubectl(t, "create", "namespace", "shop")
 	for _, sample := range []string{"orders-db.yaml", "full.yaml"} {
-		out := plane.TryKubectl(t, "", "apply", "--server-side", "--dry-run=server", "--validate=strict", "-f",
+		out = plane.TryKubectl(t, "", "apply", "--server-side", "--dry-run=server", "--validate=strict", "-f",
 			filepath.Join(root, "config", "samples", sample))
 		if out.Code != 0 || out.Stderr != "" {
 			t.Errorf("%s: exit code %d\n%s%s", sample, out.Code, out.Stdout, out.Stderr)

@@ -56,7 +56,8 @@ func runAll(m *testing.M) (int, error) {
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "pg-operator")
 	build := exec.Command("go", "build", "-o", binary, "../..")
-	if out, err := build.CombinedOutput(); err != nil {
+	out, err := build.CombinedOutput()
+	if err != nil {
 		return 1, fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	if tunnel, err = listen(filepath.Join(dir, "tunnel.sock")); err != nil {

@@ -67,3 +67,52 @@ func TestTable(t *testing.T) {
 		})
 	}
 }
+
+// legacy breaks every rule.
+const legacy = `{replicas: 9, version: "15.2", storage: 1Ti, storageClassName: Bad_Class, image: Postgres,
+	deletionPolicy: Never, upgradePolicy: Never, resources: {claims: [{name: a}]}, nodeSelector: {"a b": "c"},
+	parameters: {fsync: "off", port: "1"}, tolerations: [{operator: Is}], affinity: {nodeAffinity: {
+	preferredDuringSchedulingIgnoredDuringExecution: [{weight: 0, preference: {}}]}},
+	topologySpreadConstraints: [{maxSkew: 0, topologyKey: a, whenUnsatisfiable: DoNotSchedule}]}`
+
+// TestOnlyChangesAreJudged changes objects that were invalid before.
+func TestOnlyChangesAreJudged(t *testing.T) {
+	if errs := ValidateSpec(&cluster(t, "", legacy, "{}").Spec); len(errs) < 13 {
+		t.Fatalf("the legacy object breaks only %d rules: %v", len(errs), errs)
+	}
+	tests := map[string]struct {
+		change func(*v1alpha1.PostgresCluster)
+		want   []string
+	}{
+		"nothing":       {change: func(*v1alpha1.PostgresCluster) {}},
+		"metadata":      {change: func(c *v1alpha1.PostgresCluster) { c.Finalizers = []string{"example.com/x"} }},
+		"another field": {change: func(c *v1alpha1.PostgresCluster) { c.Spec.Paused = true }},
+		"one mended":    {change: func(c *v1alpha1.PostgresCluster) { *c.Spec.Replicas = 3 }},
+		"one made worse": {
+			change: func(c *v1alpha1.PostgresCluster) { *c.Spec.Replicas = 10 }, want: []string{"spec.replicas"},
+		},
+		"same size, other spelling": {change: func(c *v1alpha1.PostgresCluster) { c.Spec.Storage = "1024Gi" }},
+		"a setting mended":          {change: func(c *v1alpha1.PostgresCluster) { delete(c.Spec.Parameters, "fsync") }},
+		"a setting made worse": {
+			change: func(c *v1alpha1.PostgresCluster) { c.Spec.Parameters["port"] = "2" }, want: []string{"spec.parameters[port]"},
+		},
+		"another version, which judges settings anew": {
+			change: func(c *v1alpha1.PostgresCluster) { c.Spec.Version, c.Spec.UpgradePolicy = "16", "AllowMajor" },
+			want:   []string{"spec.parameters[fsync]", "spec.parameters[port]"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			old := cluster(t, "", legacy, "{}")
+			changed := old.DeepCopy()
+			test.change(changed)
+			var refused []string
+			for _, err := range ValidateUpdate(old, changed) {
+				refused = append(refused, err.Field)
+			}
+			if !slices.Equal(refused, test.want) {
+				t.Errorf("refused %q, want %q", refused, test.want)
+			}
+		})
+	}
+}

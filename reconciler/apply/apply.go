@@ -268,17 +268,18 @@ func (p *Pass) send(ctx context.Context, r request) {
 			return
 		}
 		class := Classify(err)
+		exists := class == outcome.ClassStale || class == outcome.ClassFieldConflict
 		switch {
-		case class == outcome.ClassFieldConflict:
-			p.resolve(ctx, r, Conflicts(err))
-			return
-		case class == outcome.ClassStale && r.uid == "" && attempt == 0:
+		case exists && r.uid == "" && attempt == 0:
 			uid, failure := p.identify(ctx, r.key)
 			if failure != nil {
 				p.Result.Fail(r.key, *failure)
 				return
 			}
 			r.uid = uid
+		case class == outcome.ClassFieldConflict:
+			p.resolve(ctx, r, Conflicts(err))
+			return
 		default:
 			if class == outcome.ClassGone || class == outcome.ClassReplaced {
 				delete(p.memory.applied, r.key)

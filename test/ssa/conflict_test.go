@@ -160,6 +160,11 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 			test.object.SetName(strings.Replace(test.name, "orders", name, 1))
 			create(t, test.object)
 			create(t, c)
+			defer func() {
+				if t.Failed() {
+					t.Log(plane.Kubectl(t, "get", "pgc,sts,pvc", "-n", namespace, "-o", "wide"), summarise(requests(t, namespace)))
+				}
+			}()
 			condition := awaitCondition(t, c, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNameConflict)
 			if !strings.Contains(condition.Message, kind) || !strings.Contains(condition.Message, test.object.GetName()) {
 				t.Errorf("the message does not name %s %s: %s", kind, test.object.GetName(), condition.Message)

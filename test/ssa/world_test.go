@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/acme/pg-operator/apis/naming"
@@ -42,8 +43,14 @@ type world struct {
 // startWorld runs a world until the test ends.
 func startWorld(t testing.TB, namespace string) *world {
 	t.Helper()
+	config := rest.CopyConfig(plane.Config)
+	config.QPS = -1
+	own, err := client.New(config, client.Options{Scheme: plane.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
 	w := &world{
-		namespace: namespace, client: plane.Client, systemID: "7300000000000000001",
+		namespace: namespace, client: own, systemID: "7300000000000000001",
 		reports: map[string]func(*contract.Report){}, broken: map[string]bool{}, capacity: map[string]string{},
 	}
 	ctx, cancel := context.WithCancel(context.Background())

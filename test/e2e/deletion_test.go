@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/apis/v1alpha1"
 )
 
@@ -86,13 +87,14 @@ func TestDeletedWhileStarting(t *testing.T) {
 	})
 }
 
-// awaitGone waits until no object of the cluster is left but volumes that are kept.
+// awaitGone waits until no object of the cluster is left but volumes that are
+// kept and the Secrets that cert-manager wrote, which it never deletes.
 func (d *database) awaitGone() {
 	d.t.Helper()
 	const kinds = "postgresclusters,statefulsets,pods,services,endpointslices,configmaps,secrets,serviceaccounts,roles,rolebindings," +
 		"poddisruptionbudgets,leases,certificates,issuers"
 	eventually(d.t, time.Minute, "every object of "+string(d.Cluster)+" is gone", func(ctx context.Context) (bool, string) {
-		left, err := d.cluster.Kubectl(ctx, "-n", d.namespace, "get", kinds, "-o", "name", "-l", "db.example.com/cluster="+string(d.Cluster))
+		left, err := d.cluster.Kubectl(ctx, "-n", d.namespace, "get", kinds, "-o", "name", "-l", naming.LabelCluster+"="+string(d.Cluster)+",!controller.cert-manager.io/fao")
 		if err != nil {
 			return false, err.Error()
 		}

@@ -43,6 +43,7 @@ func validateNodeAffinity(a *corev1.NodeAffinity, path *field.Path) field.ErrorL
 		}
 		for i := range required.NodeSelectorTerms {
 			errs = append(errs, validateNodeTerm(&required.NodeSelectorTerms[i], terms.Index(i))...)
+			errs = append(errs, validateNodeValues(&required.NodeSelectorTerms[i], terms.Index(i))...)
 		}
 	}
 	for i := range a.PreferredDuringSchedulingIgnoredDuringExecution {
@@ -67,6 +68,21 @@ func validateNodeTerm(term *corev1.NodeSelectorTerm, path *field.Path) field.Err
 		}
 		if (e.Operator != corev1.NodeSelectorOpIn && e.Operator != corev1.NodeSelectorOpNotIn) || len(e.Values) != 1 {
 			errs = append(errs, field.Invalid(item, e.Operator, "must be In or NotIn with exactly one value"))
+		}
+		for j, value := range e.Values {
+			errs = append(errs, invalidEach(item.Child("values").Index(j), value, validation.IsDNS1123Subdomain(value))...)
+		}
+	}
+	return errs
+}
+
+// validateNodeValues refuses values that no label of a node has. Preferred terms may have such: they prefer nothing.
+func validateNodeValues(term *corev1.NodeSelectorTerm, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range term.MatchExpressions {
+		for j, value := range term.MatchExpressions[i].Values {
+			errs = append(errs, invalidEach(path.Child("matchExpressions").Index(i).Child("values").Index(j), value,
+				validation.IsValidLabelValue(value))...)
 		}
 	}
 	return errs
@@ -119,14 +135,9 @@ func validatePodTerm(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorLis
 		errs = append(errs, invalidEach(path.Child("namespaces").Index(i), namespace,
 			validation.IsDNS1123Label(namespace))...)
 	}
-	for child, keys := range map[string][]string{
-		"matchLabelKeys": t.MatchLabelKeys, "mismatchLabelKeys": t.MismatchLabelKeys,
-	} {
-		if len(keys) > 0 && t.LabelSelector == nil {
-			errs = append(errs, field.Forbidden(path.Child(child), "needs a labelSelector"))
-		}
-		errs = append(errs, matchLabelKeys(keys, t.LabelSelector, path.Child(child))...)
-	}
+	errs = append(errs, matchLabelKeys(t.MatchLabelKeys, t.LabelSelector, path.Child("matchLabelKeys"))...)
+	// A key that must not match may be in the selector too, to narrow it.
+	errs = append(errs, labelKeys(t.MismatchLabelKeys, t.LabelSelector, path.Child("mismatchLabelKeys"))...)
 	for i, key := range t.MismatchLabelKeys {
 		if slices.Contains(t.MatchLabelKeys, key) {
 			errs = append(errs, field.Invalid(path.Child("mismatchLabelKeys").Index(i), key,

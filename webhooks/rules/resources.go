@@ -70,10 +70,13 @@ func validateRequest(name corev1.ResourceName, value resource.Quantity, limits c
 	}
 }
 
-// isDivisible tells the resources that containers share by fractions from those they get in whole pieces.
-func isDivisible(name corev1.ResourceName) bool {
-	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage
+// isNative tells Kubernetes' own resources from those of device plugins.
+func isNative(name corev1.ResourceName) bool {
+	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
+
+// isDivisible tells the resources that containers share by fractions from those they get in whole pieces.
+func isDivisible(name corev1.ResourceName) bool { return isNative(name) && !isHugePages(name) }
 
 func isHugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
@@ -82,12 +85,12 @@ func isHugePages(name corev1.ResourceName) bool {
 func isWhole(value resource.Quantity) bool { return value.MilliValue()%1000 == 0 }
 
 func validateResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
-	if isDivisible(name) || isHugePages(name) {
+	switch name {
+	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
 		return nil
 	}
-	domain, _, hasDomain := strings.Cut(string(name), "/")
-	if hasDomain && !strings.HasSuffix(domain, "kubernetes.io") && !strings.HasPrefix(domain, "requests.") &&
-		len(validation.IsQualifiedName(string(name))) == 0 {
+	prefixed := strings.Contains(string(name), "/") && !strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
+	if (isHugePages(name) || prefixed) && len(validation.IsQualifiedName(string(name))) == 0 {
 		return nil
 	}
 	return field.ErrorList{field.NotSupported(path, name, []string{

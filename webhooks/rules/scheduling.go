@@ -9,6 +9,8 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/acme/pg-operator/apis/naming"
 )
 
 // The rules of this file and of affinity.go are those by which the API server judges a pod template, applied where
@@ -103,7 +105,15 @@ func validateSpreadConstraint(c *corev1.TopologySpreadConstraint, path *field.Pa
 			corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)...)
 	}
 	errs = append(errs, labelSelector(c.LabelSelector, path.Child("labelSelector"))...)
-	return append(errs, matchLabelKeys(c.MatchLabelKeys, c.LabelSelector, path.Child("matchLabelKeys"))...)
+	return append(errs, matchLabelKeys(c.MatchLabelKeys, spreadSelector(c), path.Child("matchLabelKeys"))...)
+}
+
+// spreadSelector is the selector that a constraint gets: without one, the cluster's own instances.
+func spreadSelector(c *corev1.TopologySpreadConstraint) *metav1.LabelSelector {
+	if c.LabelSelector != nil && len(c.LabelSelector.MatchLabels)+len(c.LabelSelector.MatchExpressions) > 0 {
+		return c.LabelSelector
+	}
+	return &metav1.LabelSelector{MatchLabels: naming.Cluster("").SelectorLabels()}
 }
 
 func topologyKey(key string, path *field.Path) field.ErrorList {
@@ -118,20 +128,32 @@ func labelSelector(selector *metav1.LabelSelector, path *field.Path) field.Error
 	return metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
 }
 
-// matchLabelKeys must be names of labels that the selector does not use itself.
-func matchLabelKeys(keys []string, selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
-	used := map[string]bool{}
-	if selector != nil {
-		for key := range selector.MatchLabels {
-			used[key] = true
-		}
-		for _, e := range selector.MatchExpressions {
-			used[e.Key] = true
-		}
+// labelKeys must be names of labels, beside a selector.
+func labelKeys(keys []string, selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	if len(keys) > 0 && selector == nil {
+		return field.ErrorList{field.Forbidden(path, "needs a labelSelector")}
 	}
 	var errs field.ErrorList
 	for i, key := range keys {
 		errs = append(errs, metav1validation.ValidateLabelName(key, path.Index(i))...)
+	}
+	return errs
+}
+
+// matchLabelKeys must be names of labels that the selector does not use itself: the pod would be refused.
+func matchLabelKeys(keys []string, selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	errs := labelKeys(keys, selector, path)
+	if selector == nil {
+		return errs
+	}
+	used := map[string]bool{}
+	for key := range selector.MatchLabels {
+		used[key] = true
+	}
+	for _, e := range selector.MatchExpressions {
+		used[e.Key] = true
+	}
+	for i, key := range keys {
 		if used[key] {
 			errs = append(errs, field.Invalid(path.Index(i), key, "must not be in labelSelector too"))
 		}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -91,6 +90,7 @@ func (m *memory) newestStatus(cluster *v1alpha1.PostgresCluster) {
 	}
 	if order, err := resourceversion.CompareResourceVersion(cluster.ResourceVersion, m.storedRV); err == nil && order < 0 {
 		m.stored.DeepCopyInto(&cluster.Status)
+		cluster.ResourceVersion = m.storedRV
 	}
 }
 
@@ -134,12 +134,11 @@ func (r *Reconciler) storeStatus(
 	case "":
 		m.stored, m.storedRV, m.storedAt = computed.DeepCopy(), *configuration.ResourceVersion, r.now()
 		return true, nil
+	case outcome.ClassStale:
+		return true, nil // Somebody changed the cluster at the same time; the event of that starts another pass.
 	case outcome.ClassGone, outcome.ClassReplaced:
 		return false, nil
 	default:
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
 		return false, err
 	}
 }

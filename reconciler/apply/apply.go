@@ -52,8 +52,6 @@ type Intent struct {
 	Object runtime.ApplyConfiguration
 	// Live is what the cache shows of it; nil when nothing.
 	Live metav1.Object
-	// Last intents are left out when an earlier one failed.
-	Last bool
 }
 
 // Applier applies and remembers what it applied. It is safe for concurrent passes of different owners.
@@ -130,7 +128,7 @@ func (a *Applier) Begin(owner Owner) *Pass {
 // All applies intents in order.
 func (p *Pass) All(ctx context.Context, intents []Intent) {
 	for _, intent := range intents {
-		if p.Result.Gone || ctx.Err() != nil || (intent.Last && p.Result.Blocked()) {
+		if p.Result.Gone || ctx.Err() != nil {
 			return
 		}
 		p.one(ctx, intent)
@@ -284,10 +282,20 @@ func (p *Pass) send(ctx context.Context, r request) {
 			if class == outcome.ClassGone || class == outcome.ClassReplaced {
 				delete(p.memory.applied, r.key)
 			}
-			p.Result.Fail(r.key, outcome.Failure{Class: class, Message: message(err), Err: err})
+			p.refused(r.key, err)
 			return
 		}
 	}
+}
+
+// refused records an error of the server. In a namespace that is going away nothing more is tried.
+func (p *Pass) refused(key outcome.Key, err error) {
+	class := Classify(err)
+	if class == outcome.ClassNamespaceTerminating {
+		p.Result.Gone = true
+		return
+	}
+	p.Result.Fail(key, outcome.Failure{Class: class, Message: message(err), Err: err})
 }
 
 func (p *Pass) apply(

@@ -78,7 +78,7 @@ func (p *Pass) resolve(ctx context.Context, r request, conflicts []outcome.Confl
 	}
 	answer, err := p.apply(ctx, r, yielded, options...)
 	if err != nil {
-		p.Result.Fail(r.key, outcome.Failure{Class: Classify(err), Message: message(err), Err: err})
+		p.refused(r.key, err)
 		return
 	}
 	if len(ours) > 0 {

@@ -43,7 +43,7 @@ func (p *Pass) Ensure(
 		p.Result.Add(key, outcome.Unchanged)
 	default:
 		delete(p.memory.ensured, key)
-		p.Result.Fail(key, outcome.Failure{Class: Classify(err), Message: message(err), Err: err})
+		p.refused(key, err)
 		return
 	}
 	p.memory.ensured[key] = p.now()
@@ -134,7 +134,7 @@ func (p *Pass) Delete(ctx context.Context, gvk schema.GroupVersionKind, name str
 	p.Result.Calls++
 	err := p.writer.Delete(ctx, object, options...)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		p.Result.Fail(key, outcome.Failure{Class: Classify(err), Message: message(err), Err: err})
+		p.refused(key, err)
 		return
 	}
 	delete(p.memory.applied, key)

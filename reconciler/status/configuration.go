@@ -7,8 +7,9 @@ import (
 	"github.com/acme/pg-operator/apis/v1alpha1"
 )
 
-// Configuration is the whole status as an apply configuration. It names the cluster's UID, so that it can never reach
-// another cluster of the same name.
+// Configuration is the whole status as an apply configuration. It names the cluster's resourceVersion, so that it never
+// tells of another spec than the stored one, nor of another cluster of the same name: the API server does not compare
+// the UID in an apply to /status.
 func Configuration(
 	cluster *v1alpha1.PostgresCluster, status *v1alpha1.PostgresClusterStatus,
 ) *v1alpha1ac.PostgresClusterApplyConfiguration {
@@ -45,7 +46,8 @@ func Configuration(
 		record.PromotedTime, record.LostBytes = last.PromotedTime, last.LostBytes
 		ac.WithLastFailover(record)
 	}
-	return v1alpha1ac.PostgresCluster(cluster.Name, cluster.Namespace).WithUID(cluster.UID).WithStatus(ac)
+	return v1alpha1ac.PostgresCluster(cluster.Name, cluster.Namespace).
+		WithUID(cluster.UID).WithResourceVersion(cluster.ResourceVersion).WithStatus(ac)
 }
 
 func setUnlessEmpty(field **string, value string) {

@@ -68,7 +68,13 @@ func operatorOptions() reconciler.Options {
 }
 
 // startOperator runs the reconciler until the test ends or stop is called.
-func startOperator(t testing.TB, namespace string, change ...func(*ctrl.Options, *reconciler.Options)) *operator {
+func startOperator(t testing.TB, namespace string) *operator {
+	t.Helper()
+	return startOperatorAs(t, namespace, func(*rest.Config) {})
+}
+
+// startOperatorAs runs the reconciler with another connection.
+func startOperatorAs(t testing.TB, namespace string, change func(*rest.Config)) *operator {
 	t.Helper()
 	for _, prepare := range []func() error{rights, storageClasses} {
 		if err := prepare(); err != nil {
@@ -88,9 +94,7 @@ func startOperator(t testing.TB, namespace string, change ...func(*ctrl.Options,
 	}
 	managerOptions.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}}
 	options := operatorOptions()
-	for _, c := range change {
-		c(&managerOptions, &options)
-	}
+	change(restConfig)
 	mgr, err := ctrl.NewManager(restConfig, managerOptions)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,313 @@
+package ssa_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/apis/v1alpha1"
+	"github.com/acme/pg-operator/test/controlplane"
+)
+
+// stalled waits for a trouble and checks that its message names all that helps.
+func stalled(t testing.TB, c *v1alpha1.PostgresCluster, reason string, words ...string) {
+	t.Helper()
+	condition := awaitCondition(t, c, v1alpha1.ConditionStalled, metav1.ConditionTrue, reason)
+	for _, word := range words {
+		if !strings.Contains(condition.Message, word) {
+			t.Errorf("the message does not say %q: %s", word, condition.Message)
+		}
+	}
+	awaitCondition(t, c, v1alpha1.ConditionReady, metav1.ConditionFalse, reason)
+}
+
+func TestMissingStorageClass(t *testing.T) {
+	namespace := plane.Namespace(t)
+	startOperator(t, namespace)
+	c := cluster(namespace, "orders", 1)
+	class := "class-of-" + namespace
+	c.Spec.StorageClassName = &class
+	create(t, c)
+	stalled(t, c, v1alpha1.ReasonStorageClassMissing, class, "data-orders-0")
+	create(t, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: "example.com/disk"})
+	startWorld(t, namespace)
+	awaitReady(t, c)
+}
+
+func TestQuotaOnVolumes(t *testing.T) {
+	namespace := plane.Namespace(t)
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "small"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceRequestsStorage: resource.MustParse("1Gi")}},
+	}
+	create(t, quota)
+	// No controller counts here.
+	quota.Status = corev1.ResourceQuotaStatus{
+		Hard: quota.Spec.Hard, Used: corev1.ResourceList{corev1.ResourceRequestsStorage: resource.MustParse("0")},
+	}
+	if err := plane.Client.Status().Update(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	startWorld(t, namespace)
+	startOperator(t, namespace)
+	c := cluster(namespace, "orders", 1)
+	create(t, c)
+	stalled(t, c, v1alpha1.ReasonQuotaExceeded, "data-orders-0", "small")
+	if _, err := get(t.Context(), namespace, c.Name, &appsv1.StatefulSet{}); err == nil {
+		t.Error("the StatefulSet was applied before its volumes")
+	}
+	if err := plane.Client.Delete(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	awaitReady(t, c)
+}
+
+func TestRefusedPods(t *testing.T) {
+	tests := map[string]struct{ message, reason, word string }{
+		"quota": {
+			`create Pod orders-0 in StatefulSet orders failed error: pods "orders-0" is forbidden: exceeded quota: pods-quota, requested: pods=1, used: pods=0, limited: pods=0`,
+			v1alpha1.ReasonQuotaExceeded, "pods-quota",
+		},
+		"limit range": {
+			`create Pod orders-0 in StatefulSet orders failed error: pods "orders-0" is forbidden: maximum memory usage per Container is 1Gi, but limit is 2Gi`,
+			v1alpha1.ReasonQuotaExceeded, "maximum memory",
+		},
+		"pod security": {
+			`create Pod orders-0 in StatefulSet orders failed error: pods "orders-0" is forbidden: violates PodSecurity "restricted:latest"`,
+			v1alpha1.ReasonForbidden, "PodSecurity",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			namespace := plane.Namespace(t)
+			startOperator(t, namespace)
+			c := cluster(namespace, "orders", 1)
+			create(t, c)
+			var set *appsv1.StatefulSet
+			controlplane.Eventually(t, func(ctx context.Context) (err error) {
+				set, err = get(ctx, namespace, c.Name, &appsv1.StatefulSet{})
+				return err
+			})
+			create(t, &corev1.Event{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders.1"},
+				InvolvedObject: corev1.ObjectReference{
+					APIVersion: "apps/v1", Kind: "StatefulSet", Namespace: namespace, Name: set.Name, UID: set.UID,
+				},
+				Type: corev1.EventTypeWarning, Reason: "FailedCreate", Message: test.message, LastTimestamp: metav1.Now(),
+			})
+			stalled(t, c, test.reason, test.word)
+		})
+	}
+}
+
+func TestPodsThatDoNotStart(t *testing.T) {
+	waiting := func(container, reason, message string) corev1.PodStatus {
+		status := []corev1.ContainerStatus{{
+			Name: container, Image: "x", ImageID: "x",
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
+		}}
+		if container == naming.ContainerInstall {
+			return corev1.PodStatus{InitContainerStatuses: status}
+		}
+		return corev1.PodStatus{ContainerStatuses: status}
+	}
+	tests := map[string]struct {
+		status corev1.PodStatus
+		reason string
+		word   string
+	}{
+		"unschedulable": {corev1.PodStatus{Conditions: []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+			Message: "0/3 nodes are available: 3 Insufficient memory.",
+		}}}, v1alpha1.ReasonUnschedulable, "Insufficient memory"},
+		"image": {
+			waiting(naming.ContainerPostgres, "ImagePullBackOff", "Back-off pulling image"),
+			v1alpha1.ReasonImagePullFailed, `"postgres:17"`,
+		},
+		"operator's image": {
+			waiting(naming.ContainerInstall, "ErrImagePull", "not found"),
+			v1alpha1.ReasonImagePullFailed, `"registry.example/pg-operator:test"`,
+		},
+		"configuration": {
+			waiting(naming.ContainerPostgres, "CreateContainerConfigError", `secret "x" not found`),
+			v1alpha1.ReasonInstanceFailed, `secret "x" not found`,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			namespace := plane.Namespace(t)
+			w := startWorld(t, namespace)
+			startOperator(t, namespace)
+			c := cluster(namespace, "orders", 1)
+			create(t, c)
+			pod := &corev1.Pod{}
+			controlplane.Eventually(t, func(ctx context.Context) error {
+				_, err := get(ctx, namespace, "orders-0", pod)
+				return err
+			})
+			w.with(func() { w.frozen = true })
+			controlplane.Eventually(t, func(ctx context.Context) error {
+				if _, err := get(ctx, namespace, "orders-0", pod); err != nil {
+					return err
+				}
+				pod.Status = test.status
+				return plane.Client.Status().Update(ctx, pod)
+			})
+			stalled(t, c, test.reason, "orders-0", test.word)
+		})
+	}
+}
+
+func TestMissingRights(t *testing.T) {
+	namespace := plane.Namespace(t)
+	// Everything but creating Services.
+	role := &rbacv1.ClusterRole{}
+	if err := rights(); err != nil {
+		t.Fatal(err)
+	}
+	if err := plane.Client.Get(t.Context(), client.ObjectKey{Name: "pg-operator"}, role); err != nil {
+		t.Fatal(err)
+	}
+	poor := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "poor-" + namespace}}
+	for _, rule := range role.Rules {
+		var kept []string
+		for _, r := range rule.Resources {
+			if r != "services" {
+				kept = append(kept, r)
+			}
+		}
+		if rule.Resources = kept; len(kept) > 0 {
+			poor.Rules = append(poor.Rules, rule)
+		}
+	}
+	poor.Rules = append(poor.Rules, rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"get", "list", "watch", "patch"},
+	})
+	create(t, poor)
+	create(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: poor.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: poor.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: poor.Name}},
+	})
+	startOperatorAs(t, namespace, func(config *rest.Config) { config.Impersonate.UserName = poor.Name })
+	c := cluster(namespace, "orders", 1)
+	create(t, c)
+	stalled(t, c, v1alpha1.ReasonForbidden, "Service", "create")
+}
+
+func TestInvalidSpecIsGuarded(t *testing.T) {
+	c, _, _ := converged(t, 1)
+	crd := plane.CRD(t)
+	for i := range crd.Spec.Versions {
+		crd.Spec.Versions[i].Schema.OpenAPIV3Schema.XValidations = nil
+		spec := crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"]
+		spec.XValidations = nil
+		replicas := spec.Properties["replicas"]
+		replicas.Maximum = nil
+		spec.Properties["replicas"] = replicas
+		crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"] = spec
+	}
+	plane.InstallCRD(t, crd)
+	quiet(t, c.Namespace)
+	before := versions(t, t.Context(), c.Namespace)
+	many := int32(77)
+	edit(t, c, func() { c.Spec.Replicas = &many })
+	stalled(t, c, v1alpha1.ReasonInvalidSpec, "spec.replicas")
+	if condition := awaitCondition(t, c, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec); strings.Contains(condition.Message, "77") {
+		t.Errorf("the message holds a value: %s", condition.Message)
+	}
+	quiet(t, c.Namespace)
+	for object, version := range versions(t, t.Context(), c.Namespace) {
+		if before[object] != version {
+			t.Errorf("%s was changed for an invalid spec", object)
+		}
+	}
+	one := int32(1)
+	edit(t, c, func() { c.Spec.Replicas = &one })
+	awaitReady(t, c)
+}
+
+func TestTerminatingNamespaceIsLeftAlone(t *testing.T) {
+	namespace := plane.Namespace(t)
+	c := cluster(namespace, "orders", 1)
+	create(t, c)
+	plane.Kubectl(t, "delete", "namespace", namespace, "--wait=false")
+	startOperator(t, namespace)
+	controlplane.Eventually(t, func(context.Context) error {
+		if len(requests(t, namespace)) == 0 {
+			return errors.New("the operator has not looked at the cluster")
+		}
+		return nil
+	})
+	quiet(t, namespace)
+	calls := requests(t, namespace)
+	if len(calls) > 4 {
+		t.Errorf("%d calls in a terminating namespace:\n%s", len(calls), summarise(calls))
+	}
+	if _, err := get(t.Context(), namespace, c.Name, &appsv1.StatefulSet{}); err == nil {
+		t.Error("a StatefulSet in a terminating namespace")
+	}
+	if err := plane.Client.Delete(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReadyIsOnlyOfARolledOutGeneration(t *testing.T) {
+	c, _, _ := converged(t, 2)
+	watcher, err := plane.Client.Watch(t.Context(), &v1alpha1.PostgresClusterList{}, client.InNamespace(c.Namespace))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lies := make(chan string, 100)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for event := range watcher.ResultChan() {
+			live, ok := event.Object.(*v1alpha1.PostgresCluster)
+			if !ok {
+				continue
+			}
+			for _, condition := range live.Status.Conditions {
+				if condition.Type != v1alpha1.ConditionReady || condition.Status != metav1.ConditionTrue ||
+					condition.ObservedGeneration != live.Generation {
+					continue
+				}
+				if *live.Status.ReadyReplicas != *live.Spec.Replicas {
+					lies <- fmt.Sprintf("Ready in generation %d with %d of %d instances", live.Generation,
+						*live.Status.ReadyReplicas, *live.Spec.Replicas)
+				}
+				set := &appsv1.StatefulSet{}
+				if plane.Client.Get(context.Background(), client.ObjectKeyFromObject(live), set) == nil &&
+					set.Annotations[naming.AnnotationGeneration] < fmt.Sprint(live.Generation) {
+					lies <- fmt.Sprintf("Ready in generation %d with a StatefulSet of generation %s", live.Generation,
+						set.Annotations[naming.AnnotationGeneration])
+				}
+			}
+		}
+	}()
+	for _, replicas := range []int32{3, 1, 2} {
+		edit(t, c, func() {
+			c.Spec.Replicas = &replicas
+			c.Spec.Parameters = map[string]string{"work_mem": fmt.Sprintf("%dMB", replicas)}
+		})
+		awaitReady(t, c)
+	}
+	watcher.Stop()
+	<-done
+	close(lies)
+	for lie := range lies {
+		t.Error(lie)
+	}
+}

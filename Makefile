@@ -24,8 +24,8 @@ KUSTOMIZE := $(TOOLS)/kustomize
 CONTROLLER_GEN := go tool controller-gen
 
 # Tests of the API server alone, and all packages whose tests need no cluster.
-API_TESTS = $(patsubst %,./%/...,$(wildcard test/api test/config test/manager test/ssa))
-UNIT = $(shell go list ./... | grep -Ev '/test/(api|config|e2e|manager|ssa)(/|$$)')
+API_TESTS = $(patsubst %,./%/...,$(wildcard test/agent test/api test/config test/manager test/ssa))
+UNIT = $(shell go list ./... | grep -Ev '/test/(agent|api|config|e2e|manager|ssa)(/|$$)')
 # Packages whose tests compare with golden files.
 GOLDEN = $(shell grep -rl --include='*_test.go' 'pg-operator/test/golden"' apis instance postgres reconciler webhooks | xargs -r dirname | sort -u | sed 's|^|./|')
 # Everything that `make generate manifests` writes.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,6 +36,7 @@ type Server struct {
 
 	watcher    *certwatcher.CertWatcher
 	serverName string
+	draining   atomic.Bool
 }
 
 // NewServer reads the certificate, which must exist: a pod that mounts the Secret is not started before it does.
@@ -59,6 +61,20 @@ func (s *Server) TLS(config *tls.Config) {
 	HardenTLS(config)
 	config.GetCertificate = s.watcher.GetCertificate
 }
+
+// Register serves a webhook at a path.
+func (s *Server) Register(path string, hook http.Handler) {
+	s.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.draining.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		hook.ServeHTTP(w, r)
+	}))
+}
+
+// Drain ends every connection after its next answer, so that callers, who keep connections for minutes, go elsewhere.
+// A server that stops without it cuts connections on which requests are under way, and those fail.
+func (s *Server) Drain() { s.draining.Store(true) }
 
 // Start serves and follows the files until ctx ends. A watch that cannot be set up is an error, because the
 // certificate would run out unseen.

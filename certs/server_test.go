@@ -289,6 +289,30 @@ func TestReadinessFollowsTheServedCertificate(t *testing.T) {
 	}
 }
 
+func TestDrainEndsConnections(t *testing.T) {
+	v := newVolume(t, valid(t, 1))
+	server := start(t, v)
+	eventually(t, "the server answers", func() bool { return server.served() == 1 })
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	closes := func() bool {
+		response, err := client.Get("https://" + server.address + "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := response.Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return response.Close
+	}
+	if closes() {
+		t.Fatal("a connection was closed before Drain")
+	}
+	server.Drain()
+	if !closes() {
+		t.Fatal("a connection is kept after Drain")
+	}
+}
+
 func TestNotReadyBeforeListening(t *testing.T) {
 	v := newVolume(t, valid(t, 1))
 	server, err := NewServer(Options{Host: "127.0.0.1", Port: 1, Dir: v.dir, ServerName: host, Registerer: prometheus.NewRegistry()})

@@ -38,7 +38,7 @@ const (
 	retryPeriod = time.Second
 
 	// shutdownTimeout is what running passes and admissions get to end. It must fit in the pod's grace period
-	// together with the preStop hook of config/manager.
+	// together with --shutdown-delay.
 	shutdownTimeout = 30 * time.Second
 	// passTimeout ends a pass that hangs. The longest wait inside one is a request of at most 34 s.
 	passTimeout = 2 * time.Minute
@@ -73,7 +73,20 @@ func run(ctx context.Context, restConfig *rest.Config, o *options) error {
 	if err := o.setup(ctx, mgr, server); err != nil {
 		return err
 	}
-	return mgr.Start(ctx)
+	return mgr.Start(o.drained(ctx, server))
+}
+
+// drained ends a while after ctx does, in which the webhooks still answer but send their callers elsewhere.
+func (o *options) drained(ctx context.Context, server *certs.Server) context.Context {
+	if server == nil {
+		return ctx
+	}
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		server.Drain()
+		time.AfterFunc(o.shutdownDelay, cancel)
+	})
+	return later
 }
 
 // server is the webhook server, nil without webhooks.

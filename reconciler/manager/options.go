@@ -47,6 +47,7 @@ type options struct {
 	webhookPort    int
 	webhookCerts   string
 	webhookService string
+	shutdownDelay  time.Duration
 }
 
 func (o *options) addFlags(flags *pflag.FlagSet) {
@@ -82,6 +83,8 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 		"Directory with the webhooks' tls.crt and tls.key; changes are followed.")
 	flags.StringVar(&o.webhookService, "webhook-service-name", certs.ServiceWebhook,
 		"Service by which the API server calls the webhooks; the certificate must name it.")
+	flags.DurationVar(&o.shutdownDelay, "shutdown-delay", 0,
+		"How long the webhooks go on after SIGTERM, until every API server has stopped calling this pod.")
 }
 
 var storageForm = regexp.MustCompile(`^[1-9][0-9]{0,4}Gi$`)
@@ -144,6 +147,9 @@ func (o *options) validateServing() []error {
 	name("webhook-service-name", o.webhookService)
 	if o.webhookPort < 1 || o.webhookPort > 65535 {
 		errs = append(errs, fmt.Errorf("--webhook-port=%d: use 1 to 65535, or --webhooks=false", o.webhookPort))
+	}
+	if o.shutdownDelay < 0 {
+		errs = append(errs, fmt.Errorf("--shutdown-delay=%s: use 0s or more", o.shutdownDelay))
 	}
 	if o.webhookCerts == "" {
 		errs = append(errs, errors.New("--webhook-cert-dir is empty: give the directory of tls.crt and tls.key"))

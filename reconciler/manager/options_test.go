@@ -53,6 +53,7 @@ func TestFlags(t *testing.T) {
 		"probe address":      {args: []string{"--pod-name=x", "--health-probe-bind-address=a:"}, want: []string{"--health-probe-bind-address"}},
 		"webhook port":       {args: []string{"--pod-name=x", "--webhook-port=0"}, want: []string{"--webhook-port=0"}},
 		"webhook service":    {args: []string{"--pod-name=x", "--webhook-service-name=a.b"}, want: []string{"--webhook-service-name"}},
+		"negative delay":     {args: []string{"--pod-name=x", "--shutdown-delay=-1s"}, want: []string{"--shutdown-delay=-1s"}},
 		"operator namespace": {args: []string{"--pod-name=x", "--namespace="}, want: []string{"--namespace"}},
 		"no webhooks, so no certificate": {
 			args: []string{"--pod-name=x", "--webhooks=false", "--webhook-cert-dir=", "--webhook-port=0"},

@@ -150,14 +150,16 @@ func TestDeployment(t *testing.T) {
 	if *deployment.Spec.Replicas < 2 || deployment.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue() != 0 {
 		t.Error("a rollout can leave no webhook")
 	}
-	preStop := time.Duration(container.Lifecycle.PreStop.Sleep.Seconds) * time.Second
-	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace <= preStop+shutdown {
-		t.Errorf("the grace period %s does not hold the preStop hook's %s and the manager's %s", grace, preStop, shutdown)
-	}
-
 	command := manager.NewCommand()
 	if err := command.ParseFlags(container.Args[1:]); err != nil || container.Args[0] != command.Name() {
 		t.Errorf("the manager does not take %v: %v", container.Args, err)
+	}
+	delay, err := command.Flags().GetDuration("shutdown-delay")
+	if err != nil || delay < 5*time.Second {
+		t.Errorf("webhooks go on for %s (%v) after SIGTERM: too short for every kube-proxy to hear of it", delay, err)
+	}
+	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace <= delay+shutdown {
+		t.Errorf("the grace period %s does not hold --shutdown-delay=%s and the manager's %s", grace, delay, shutdown)
 	}
 	certDir := command.Flag("webhook-cert-dir").Value.String()
 	mount := slices.IndexFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == certDir })

@@ -21,10 +21,8 @@ import (
 var (
 	labelKeys   = []string{"disk", naming.LabelCluster, "example.com/zone", "topology.kubernetes.io/zone", "a b", "-a", ""}
 	labelValues = []string{"ssd", "", "1", "-1", "x y", "a_b.c"}
-	optionalInt = []*int32{nil, ptr(int32(1)), ptr(int32(0)), ptr(int32(3))}
+	optionalInt = []*int32{nil, new(int32(1)), new(int32(0)), new(int32(3))}
 )
-
-func ptr[T any](v T) *T { return &v }
 
 func pick[T any](t *rapid.T, label string, values ...T) T {
 	return rapid.SampledFrom(values).Draw(t, label)
@@ -45,7 +43,7 @@ func drawToleration(t *rapid.T) corev1.Toleration {
 		Operator:          pick(t, "operator", "", corev1.TolerationOpExists, corev1.TolerationOpEqual, "Is"),
 		Value:             pick(t, "value", labelValues...),
 		Effect:            pick(t, "effect", "", corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule, "Never"),
-		TolerationSeconds: pick(t, "seconds", nil, nil, ptr(int64(60))),
+		TolerationSeconds: pick(t, "seconds", nil, nil, new(int64(60))),
 	}
 }
 
@@ -68,7 +66,7 @@ func drawSelector(t *rapid.T) *metav1.LabelSelector {
 }
 
 func drawSpread(t *rapid.T) corev1.TopologySpreadConstraint {
-	policies := []*corev1.NodeInclusionPolicy{nil, ptr(corev1.NodeInclusionPolicyHonor), ptr(corev1.NodeInclusionPolicy("Maybe"))}
+	policies := []*corev1.NodeInclusionPolicy{nil, new(corev1.NodeInclusionPolicyHonor), new(corev1.NodeInclusionPolicy("Maybe"))}
 	return corev1.TopologySpreadConstraint{
 		MaxSkew: pick(t, "skew", int32(1), 1, 2, 0),
 		// No key that cannot be a label's: the API server lets it pass, and then no node has it.

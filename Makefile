@@ -23,11 +23,12 @@ GOVULNCHECK := $(TOOLS)/govulncheck
 KUSTOMIZE := $(TOOLS)/kustomize
 CONTROLLER_GEN := go tool controller-gen
 
-# Tests of the API server alone, and all packages whose tests need no cluster.
-API_TESTS = $(patsubst %,./%/...,$(wildcard test/agent test/api test/config test/manager test/ssa))
-UNIT = $(shell go list ./... | grep -Ev '/test/(agent|api|config|e2e|manager|ssa)(/|$$)')
+# Packages whose tests start an API server, and all packages whose tests need no cluster.
+MODULE := github.com/acme/pg-operator
+API_TESTS = $(shell grep -rl --include='*_test.go' '$(MODULE)/test/controlplane"' test | grep -v '^test/bench/' | xargs -r dirname | sort -u | sed 's|^|./|')
+UNIT = $(filter-out $(API_TESTS:./%=$(MODULE)/%) $(MODULE)/test/e2e,$(shell go list ./...))
 # Packages whose tests compare with golden files.
-GOLDEN = $(shell grep -rl --include='*_test.go' 'pg-operator/test/golden"' apis instance postgres reconciler webhooks | xargs -r dirname | sort -u | sed 's|^|./|')
+GOLDEN = $(shell grep -rl --include='*_test.go' '$(MODULE)/test/golden"' apis instance postgres reconciler webhooks | xargs -r dirname | sort -u | sed 's|^|./|')
 # Everything that `make generate manifests` writes.
 GENERATED := apis/v1alpha1/zz_generated.deepcopy.go apis/applyconfiguration config/crd/bases config/rbac/role.yaml config/webhook/manifests.yaml
 

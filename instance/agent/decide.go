@@ -40,6 +40,9 @@ func (f Facts) leaseFacts() lease.Facts {
 	}
 }
 
+// ExpectedSystemID identifies the database this cluster is known to have, empty if none is known.
+func (f Facts) ExpectedSystemID() string { return f.leaseFacts().ExpectedSystemID() }
+
 // stop ends PostgreSQL, then the agent.
 func (f Facts) stop() Decision {
 	d := Decision{State: contract.StateStopping, Message: "the pod is being stopped", Role: f.role()}
@@ -87,6 +90,10 @@ func (f Facts) take(reason string) Decision {
 	if f.Server.Up && f.Server.Replica {
 		return f.rest(contract.StateWaiting, "holds the Lease but runs as a replica; it is not promoted without a vote")
 	}
+	if f.Server.Up && f.Server.Accepting {
+		// It has been the primary all along, and goes on.
+		d = Decision{Role: contract.RolePrimary, State: contract.StateRunning, Serve: true, Label: true}
+	}
 	return f.begin(TaskTake, d)
 }
 
@@ -123,7 +130,7 @@ var leading = []Task{
 }
 
 func (f Facts) bootstrap(d Decision) Decision {
-	if expected := f.leaseFacts().ExpectedSystemID(); expected != "" {
+	if expected := f.ExpectedSystemID(); expected != "" {
 		return f.failed(d, fmt.Sprintf("the database %s was on this instance's volume, which is empty now, and no other "+
 			"instance may replace it yet; restore the volume or a backup. No new database is made in its place", expected))
 	}

@@ -129,6 +129,10 @@ func TestDecide(t *testing.T) {
 			facts: replicaFacts(), do: agent.TaskRestart, state: contract.StateRunning, label: true,
 			change: func(f *agent.Facts) { f.RestartOrder = "9" },
 		},
+		"the Lease was made anew": {
+			facts: primaryFacts(), do: agent.TaskTake, state: contract.StateRunning, serve: true, label: true,
+			change: func(f *agent.Facts) { f.Lease = lease.Lease{} },
+		},
 		"lost the Lease": {
 			facts: primaryFacts(), do: agent.TaskFence, state: contract.StateStarting, message: "db-1 holds the Lease",
 			change: func(f *agent.Facts) { f.Lease.Holder = "db-1_y" },

@@ -49,6 +49,10 @@ func (s Server) Start(ctx context.Context) (*Process, error) {
 	if err := s.clear(ctx); err != nil {
 		return nil, err
 	}
+	// The kubelet may have opened the volume to its group, which PostgreSQL refuses.
+	if err := os.Chmod(s.Volume.PGData(), 0o700); err != nil {
+		return nil, err
+	}
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, err

@@ -73,6 +73,21 @@ func (u Upstream) Source(ctx context.Context, own agent.Position, segmentSize ui
 	return source, err
 }
 
+// Identify is the identity of the primary's database. It fails if the primary does not answer, or is none.
+func (u Upstream) Identify(ctx context.Context) (systemID string, err error) {
+	conn, err := u.connect(ctx)
+	if err != nil {
+		return "", fmt.Errorf("cannot ask the primary: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	var recovering bool
+	err = conn.QueryRow(ctx, "SELECT system_identifier::text, pg_is_in_recovery() FROM pg_control_system()").Scan(&systemID, &recovering)
+	if err == nil && recovering {
+		err = fmt.Errorf("%s is not a primary yet", u.Host)
+	}
+	return systemID, err
+}
+
 func history(ctx context.Context, conn *pgx.Conn, t postgres.Timeline) ([]postgres.Fork, error) {
 	if t == 1 {
 		return nil, nil

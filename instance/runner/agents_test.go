@@ -53,6 +53,7 @@ func TestAgents(t *testing.T) {
 		{"certificate renewed", s.renewal},
 		{"postmaster killed", s.killed},
 		{"replica wiped", s.wiped},
+		{"replica fallen behind", s.behind},
 		{"replica promoted by somebody", s.promoted},
 		{"API server down", s.outage},
 		{"primary restarted", s.restarted},
@@ -316,6 +317,32 @@ func (s *story) wiped(t *testing.T) {
 		return s.running(s.b.name, replicaRole) && s.pods[s.b.name].report.Incarnation == "start2"
 	})
 	s.replicates(t, "wiped")
+}
+
+func (s *story) behind(t *testing.T) {
+	orders, members := s.config.Orders, s.config.Members
+	s.config = config(s.major, 2, map[string]string{"wal_keep_size": "0", "max_slot_wal_keep_size": "1MB", "max_connections": "120"})
+	s.config.Members, s.config.Orders = members, orders
+	s.setConfig(t, s.config)
+	s.await(t, 10*time.Second, "the settings", func() bool {
+		return s.pods[s.a.name].report.SettingsHash == s.config.SettingsHash
+	})
+	s.b.halt()
+	removed := "SELECT count(*) = 0 FROM pg_ls_waldir() WHERE name = '" + s.a.mustSQL("postgres", "SELECT pg_walfile_name(pg_current_wal_lsn())") + "'"
+	eventually(t, 20*time.Second, "the log that the replica needs is removed", func() bool {
+		s.a.mustSQL("app", "INSERT INTO public.note VALUES ('more')")
+		s.a.mustSQL("postgres", "SELECT pg_switch_wal()")
+		s.a.mustSQL("postgres", "CHECKPOINT")
+		return s.a.mustSQL("postgres", removed) == "t"
+	})
+	s.b.start()
+	s.await(t, 30*time.Second, "the replica streams again", func() bool {
+		return s.running(s.b.name, replicaRole) && s.pods[s.b.name].report.Incarnation == "start3"
+	})
+	if log := s.b.output.String(); !strings.Contains(log, "clones from orders-db-0: the primary no longer has the log") {
+		t.Error("the log does not say why it was cloned again")
+	}
+	s.replicates(t, "caught up")
 }
 
 func (s *story) promoted(t *testing.T) {

@@ -119,9 +119,17 @@ func (r *Runner) replaceData(ctx context.Context, replace func(primary pg.Upstre
 		return err
 	}
 	r.mu.Lock()
-	primary := r.upstream(r.facts.Primary)
+	primary, expected := r.upstream(r.facts.Primary), r.facts.ExpectedSystemID()
 	r.mu.Unlock()
-	err := replace(primary)
+	// Nothing is given up before the primary is known to live, and to be the one.
+	systemID, err := primary.Identify(ctx)
+	if err != nil {
+		return err
+	}
+	if expected != "" && systemID != expected {
+		return fmt.Errorf("%s has the database %s, but this cluster is %s; nothing was changed", primary.Host, systemID, expected)
+	}
+	err = replace(primary)
 	r.inspect(ctx)
 	if err != nil || ctx.Err() != nil {
 		return err

@@ -149,6 +149,11 @@ func TestRejectionTexts(t *testing.T) {
 * spec.parameters[work_mem]: Invalid value: must be a whole number (of kB, unless it ends in one of the units B, kB, MB, GB and TB), not "lots"
 `,
 		},
+		"too many replicas in a change": {
+			old: `{replicas: 3}`, spec: `{replicas: 9}`,
+			want: `The PostgresCluster "orders-db" is invalid: spec.replicas: Invalid value: 9: spec.replicas in body should be less than or equal to 5
+`,
+		},
 		"downgrade": {
 			old: `{version: "16"}`, spec: `{version: "15"}`,
 			want: `The PostgresCluster "orders-db" is invalid: spec.version: Forbidden: cannot go down to 15: PostgreSQL does not read the data of a newer major version; keep "16"

@@ -12,22 +12,9 @@ import (
 	"syscall"
 	"time"
 
-	apireg "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-
-	cmapi "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"github.com/cert-manager/cert-manager/pkg/controller"
 	"github.com/cert-manager/cert-manager/pkg/controller/cainjector"
-	"golang.org/x/sync/errgroup"
-	admissionregv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	apiextv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-
 	_ "github.com/cert-manager/cert-manager/pkg/controller/certificaterequests/approver"
 	_ "github.com/cert-manager/cert-manager/pkg/controller/certificaterequests/ca"
 	_ "github.com/cert-manager/cert-manager/pkg/controller/certificaterequests/selfsigned"
@@ -41,6 +28,17 @@ import (
 	_ "github.com/cert-manager/cert-manager/pkg/controller/issuers"
 	_ "github.com/cert-manager/cert-manager/pkg/issuer/ca"
 	_ "github.com/cert-manager/cert-manager/pkg/issuer/selfsigned"
+	"golang.org/x/sync/errgroup"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	apireg "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
 func main() {
@@ -80,9 +78,9 @@ func runControllers(ctx context.Context, kubeconfig string) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for name, construct := range controller.Known() {
-		c, err := construct(factory)
-		if err != nil {
-			return fmt.Errorf("controller %s: %w", name, err)
+		c, constructErr := construct(factory)
+		if constructErr != nil {
+			return fmt.Errorf("controller %s: %w", name, constructErr)
 		}
 		group.Go(func() error { return c.Run(2, ctx) })
 	}
@@ -106,9 +104,9 @@ func runInjector(ctx context.Context, kubeconfig string) error {
 	cfg.UserAgent = "cert-manager-cainjector"
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, cmapi.AddToScheme, admissionregv1.AddToScheme, apiextv1.AddToScheme, apireg.AddToScheme,
+		corev1.AddToScheme, cmv1.AddToScheme, admissionregistrationv1.AddToScheme, apiextv1.AddToScheme, apireg.AddToScheme,
 	} {
-		if err := add(scheme); err != nil {
+		if err = add(scheme); err != nil {
 			return err
 		}
 	}

@@ -94,7 +94,7 @@ func copyFile(from, to string) error {
 		return err
 	}
 	defer source.Close()
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+	if err = os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
 	}
 	target, err := os.Create(to)

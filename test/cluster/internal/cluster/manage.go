@@ -199,9 +199,9 @@ func Exec(name string, command []string) error {
 	}
 	namespace := layout.ControlPlaneNamespace
 	if name != layout.ControlPlane {
-		n, err := settings.node(name)
-		if err != nil {
-			return err
+		n, nodeErr := settings.node(name)
+		if nodeErr != nil {
+			return nodeErr
 		}
 		namespace = n.Namespace()
 	}
@@ -239,9 +239,9 @@ func Kubeconfig() (string, error) {
 func Env(source string, out io.Writer) error {
 	settings, err := loadSettings()
 	if errors.Is(err, ErrNotRunning) {
-		cluster, err := Offline(source)
-		if err != nil {
-			return err
+		cluster, offlineErr := Offline(source)
+		if offlineErr != nil {
+			return offlineErr
 		}
 		return printEnv(out, [][2]string{{"KUBEBUILDER_ASSETS", cluster.Bin()}, {"PGO_CLUSTER_CRDS", cluster.CRDs()}})
 	}

@@ -127,7 +127,7 @@ func bootID() (string, error) {
 
 // lock keeps two launchers apart until unlock is called.
 func lock() (unlock func(), err error) {
-	if err := os.MkdirAll(filepath.Dir(layout.LockFile), 0o755); err != nil {
+	if err = os.MkdirAll(filepath.Dir(layout.LockFile), 0o755); err != nil {
 		return nil, err
 	}
 	handle, err := os.OpenFile(layout.LockFile, os.O_CREATE|os.O_RDWR, 0o600)

@@ -118,16 +118,16 @@ func checkReachable(t *testing.T, podIP string) {
 		t.Fatal(err)
 	}
 	for _, address := range []string{"kubernetes.default.svc:443", net.JoinHostPort(layout.APIServiceIP, "443"), net.JoinHostPort(layout.DNSServiceIP, "53")} {
-		connection, err := dialer.Dial("tcp", address)
-		if err != nil {
-			t.Errorf("%s: %v", address, err)
+		connection, dialErr := dialer.Dial("tcp", address)
+		if dialErr != nil {
+			t.Errorf("%s: %v", address, dialErr)
 			continue
 		}
 		_ = connection.Close()
 	}
 	err = netns.Do("pgo-n1", func() error {
-		_, err := net.DialTimeout("tcp", net.JoinHostPort(podIP, "1"), 5*time.Second)
-		return err
+		_, dialErr := net.DialTimeout("tcp", net.JoinHostPort(podIP, "1"), 5*time.Second)
+		return dialErr
 	})
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("pod %s: %v; want a refused connection", podIP, err)

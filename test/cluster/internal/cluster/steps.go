@@ -182,8 +182,8 @@ func (u *up) certManager(ctx context.Context) (string, error) {
 	}
 	err = u.table.Await(ctx, "kube-apiserver", startLimit, func(ctx context.Context) error {
 		for _, resource := range []string{"certificates", "certificaterequests", "issuers", "clusterissuers"} {
-			if err := client.Get(ctx, "/apis/cert-manager.io/v1/"+resource, &struct{}{}); err != nil {
-				return err
+			if getErr := client.Get(ctx, "/apis/cert-manager.io/v1/"+resource, &struct{}{}); getErr != nil {
+				return getErr
 			}
 		}
 		return nil
@@ -241,7 +241,7 @@ func (u *up) ready(ctx context.Context) (string, error) {
 		return "", err
 	}
 	for _, n := range u.nodes {
-		err := u.table.Await(ctx, n.Process("kubelet"), startLimit, func(ctx context.Context) error {
+		err = u.table.Await(ctx, n.Process("kubelet"), startLimit, func(ctx context.Context) error {
 			return client.NodeReady(ctx, n.Name)
 		})
 		if err != nil {

@@ -55,11 +55,11 @@ func Up(ctx context.Context, options Options) error {
 		return err
 	}
 	preflighted := steps.Step{Name: "preflight", Run: func(context.Context) (string, error) { return found, nil }}
-	if err := steps.Run(ctx, options.Out, append([]steps.Step{preflighted}, run.steps()...)); err != nil {
+	if err = steps.Run(ctx, options.Out, append([]steps.Step{preflighted}, run.steps()...)); err != nil {
 		return err
 	}
 	if options.Kubectl != "" {
-		if err := writeKubectl(run.cluster, options.Kubectl); err != nil {
+		if err = writeKubectl(run.cluster, options.Kubectl); err != nil {
 			return err
 		}
 	}
@@ -90,7 +90,7 @@ func prepare(ctx context.Context, options Options) (*Settings, error) {
 		return nil, err
 	case settings.Leaving, settings.Boot != boot:
 		fmt.Fprintln(options.Out, "removing what is left of an earlier cluster")
-		if err := down(ctx, settings, options.Out); err != nil {
+		if err = down(ctx, settings, options.Out); err != nil {
 			return nil, err
 		}
 		settings = nil

@@ -50,10 +50,10 @@ func PKI(cluster layout.Cluster, authority *pki.Authority) error {
 	if err != nil {
 		return err
 	}
-	if err := authority.Client("apiserver-kubelet", "kube-apiserver-kubelet-client", "system:masters"); err != nil {
+	if err = authority.Client("apiserver-kubelet", "kube-apiserver-kubelet-client", "system:masters"); err != nil {
 		return err
 	}
-	if err := authority.SigningKey("service-accounts"); err != nil {
+	if err = authority.SigningKey("service-accounts"); err != nil {
 		return err
 	}
 	proxy, err := frontProxy(cluster)

@@ -11,10 +11,10 @@ import (
 
 func TestSOCKSReachesAnEchoServer(t *testing.T) {
 	echo := listen(t)
-	go Serve(t.Context(), echo, func(_ context.Context, c net.Conn) { _, _ = io.Copy(c, c) })
+	serve(t, echo, func(_ context.Context, c net.Conn) { _, _ = io.Copy(c, c) })
 	socks := listen(t)
 	asked := make(chan string, 2)
-	go Serve(t.Context(), socks, SOCKS(func(ctx context.Context, address string) (net.Conn, error) {
+	serve(t, socks, SOCKS(func(ctx context.Context, address string) (net.Conn, error) {
 		asked <- address
 		return (&net.Dialer{}).DialContext(ctx, "tcp", echo.Addr().String())
 	}))
@@ -30,10 +30,10 @@ func TestSOCKSReachesAnEchoServer(t *testing.T) {
 		if got := <-asked; got != address {
 			t.Errorf("dialled %q, want %q", got, address)
 		}
-		if _, err := connection.Write([]byte("hello")); err != nil {
+		if _, err = connection.Write([]byte("hello")); err != nil {
 			t.Fatal(err)
 		}
-		if err := connection.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		if err = connection.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
 			t.Fatal(err)
 		}
 		answer, err := io.ReadAll(connection)
@@ -50,7 +50,7 @@ func TestSOCKSReportsARefusedConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	socks := listen(t)
-	go Serve(t.Context(), socks, SOCKS(func(ctx context.Context, address string) (net.Conn, error) {
+	serve(t, socks, SOCKS(func(ctx context.Context, address string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	}))
 	dialer, err := proxy.SOCKS5("tcp", socks.Addr().String(), nil, nil)
@@ -72,6 +72,15 @@ func TestQualify(t *testing.T) {
 			t.Errorf("qualify(%q) = %q, want %q", name, got, want)
 		}
 	}
+}
+
+func serve(t *testing.T, listener net.Listener, handle func(context.Context, net.Conn)) {
+	t.Helper()
+	go func() {
+		if err := Serve(t.Context(), listener, handle); err != nil {
+			t.Error(err)
+		}
+	}()
 }
 
 func listen(t *testing.T) net.Listener {

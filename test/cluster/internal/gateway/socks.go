@@ -65,11 +65,11 @@ func SOCKS(dial func(ctx context.Context, address string) (net.Conn, error)) fun
 // reply to send, or replySucceeded when none can be sent.
 func handshake(client io.ReadWriter) (address string, reply byte, err error) {
 	head := make([]byte, 2)
-	if _, err := io.ReadFull(client, head); err != nil {
+	if _, err = io.ReadFull(client, head); err != nil {
 		return "", replySucceeded, err
 	}
 	methods := make([]byte, head[1])
-	if _, err := io.ReadFull(client, methods); err != nil {
+	if _, err = io.ReadFull(client, methods); err != nil {
 		return "", replySucceeded, err
 	}
 	method := byte(methodUnacceptable)
@@ -81,14 +81,14 @@ func handshake(client io.ReadWriter) (address string, reply byte, err error) {
 	if head[0] != socksVersion {
 		return "", replySucceeded, fmt.Errorf("SOCKS version %d, want 5", head[0])
 	}
-	if _, err := client.Write([]byte{socksVersion, method}); err != nil {
+	if _, err = client.Write([]byte{socksVersion, method}); err != nil {
 		return "", replySucceeded, err
 	}
 	if method == methodUnacceptable {
 		return "", replySucceeded, errors.New("the client insists on authentication")
 	}
 	request := make([]byte, 4)
-	if _, err := io.ReadFull(client, request); err != nil {
+	if _, err = io.ReadFull(client, request); err != nil {
 		return "", replySucceeded, err
 	}
 	host, reply, err := readHost(client, request[3])
@@ -106,7 +106,7 @@ func handshake(client io.ReadWriter) (address string, reply byte, err error) {
 }
 
 func readHost(client io.Reader, kind byte) (host string, reply byte, err error) {
-	length := 0
+	var length int
 	switch kind {
 	case addressIPv4:
 		length = net.IPv4len

@@ -54,7 +54,7 @@ func EnsureCgroups(node layout.Node) error {
 	}
 	for _, h := range all {
 		dir := filepath.Join(h.path, node.CgroupRoot())
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+		if err = os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("cgroup: %w", err)
 		}
 		switch {

@@ -99,7 +99,7 @@ func Purge(ctx context.Context, node layout.Node) error {
 		return err
 	}
 	if ids := strings.Fields(tasks); len(ids) > 0 {
-		if _, err := ctr(ctx, node, append([]string{"tasks", "rm", "-f"}, ids...)...); err != nil {
+		if _, err = ctr(ctx, node, append([]string{"tasks", "rm", "-f"}, ids...)...); err != nil {
 			return err
 		}
 	}

@@ -122,7 +122,7 @@ func TestImportIsNeededWhenArchiveOrStoreChanged(t *testing.T) {
 	if upToDate(stamp, info, []string{"x:1"}) {
 		t.Error("up to date though never imported")
 	}
-	if err := os.WriteFile(stamp, data, 0o644); err != nil {
+	if err = os.WriteFile(stamp, data, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if !upToDate(stamp, info, []string{"y:1", "x:1"}) {
@@ -131,7 +131,7 @@ func TestImportIsNeededWhenArchiveOrStoreChanged(t *testing.T) {
 	if upToDate(stamp, info, []string{"y:1"}) {
 		t.Error("up to date though the store lost the image")
 	}
-	if err := os.Chtimes(archive, time.Time{}, info.ModTime().Add(time.Second)); err != nil {
+	if err = os.Chtimes(archive, time.Time{}, info.ModTime().Add(time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	if info, err = os.Stat(archive); err != nil {

@@ -21,7 +21,7 @@ func Unmount(dir string) error {
 		return err
 	}
 	for _, point := range points {
-		err := unix.Unmount(point, 0)
+		err = unix.Unmount(point, 0)
 		if errors.Is(err, unix.EBUSY) {
 			err = unix.Unmount(point, unix.MNT_DETACH)
 		}

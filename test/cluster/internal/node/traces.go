@@ -31,8 +31,8 @@ func RemoveTraces(node layout.Node) error {
 	}
 	var traces []string
 	for _, file := range addresses {
-		data, err := os.ReadFile(file)
-		if err != nil {
+		data, readErr := os.ReadFile(file)
+		if readErr != nil {
 			continue
 		}
 		socket := strings.TrimPrefix(strings.TrimSpace(string(data)), "unix://")

@@ -44,7 +44,7 @@ func TestCertificatesVerifyAndSurviveASecondRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, host := range []string{"127.0.0.1", "kubernetes.default.svc"} {
-		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host}); err != nil {
+		if _, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host}); err != nil {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
@@ -65,14 +65,14 @@ func TestForeignCertificatesAreReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, a := range []*Authority{other, authority} {
-		if err := a.Client("admin", "admin"); err != nil {
+		if err = a.Client("admin", "admin"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(authority.Cert("admin"), read(t, other.Cert("admin")), 0o600); err != nil {
+	if err = os.WriteFile(authority.Cert("admin"), read(t, other.Cert("admin")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := authority.Client("admin", "admin"); err != nil {
+	if err = authority.Client("admin", "admin"); err != nil {
 		t.Fatal(err)
 	}
 	pair, err := tls.LoadX509KeyPair(authority.Cert("admin"), authority.Key("admin"))

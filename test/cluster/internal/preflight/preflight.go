@@ -65,25 +65,23 @@ func Check(ctx context.Context, out io.Writer) (string, error) {
 
 func install(ctx context.Context, packages []string) error {
 	args := append([]string{"install", "-y", "--no-install-recommends"}, packages...)
-	out, err := apt(ctx, args...)
-	if err == nil {
+	if apt(ctx, args...) == nil {
 		return nil
 	}
 	// The lists may be absent or too old: once more with fresh ones.
-	if out, err := apt(ctx, "update"); err != nil {
-		return fmt.Errorf("apt-get update: %w\n%s", err, out)
+	if err := apt(ctx, "update"); err != nil {
+		return err
 	}
-	if out, err = apt(ctx, args...); err != nil {
-		return fmt.Errorf("apt-get %s: %w\n%s", strings.Join(args, " "), err, out)
-	}
-	return nil
+	return apt(ctx, args...)
 }
 
-func apt(ctx context.Context, args ...string) (string, error) {
+func apt(ctx context.Context, args ...string) error {
 	command := exec.CommandContext(ctx, "apt-get", args...)
 	command.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-	out, err := command.CombinedOutput()
-	return strings.TrimSpace(string(out)), err
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("apt-get %s: %w\n%s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return nil
 }
 
 func missingPackages(present func(file string) bool) []string {

@@ -108,10 +108,10 @@ func (t *Table) start(spec Spec, hash string) error {
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	// A file that the caller left open for us, such as the lock of flock(1),
 	// must not stay open, and locked, for as long as the cluster runs.
-	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+	if err = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("keep open files from %s: %w", spec.Name, err)
 	}
-	if err := command.Start(); err != nil {
+	if err = command.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", spec.Name, err)
 	}
 	gone := make(chan struct{})

@@ -146,7 +146,7 @@ func TestOpenFilesOfTheCallerAreNotInherited(t *testing.T) {
 	}
 	defer syscall.Close(fd)
 	spec := sleeper(t, table, "1000")
-	if _, err := table.Ensure(t.Context(), spec); err != nil {
+	if _, err = table.Ensure(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
 	record, _ := table.Get(spec.Name)

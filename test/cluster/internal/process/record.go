@@ -44,7 +44,7 @@ func (r Record) Signal(signal syscall.Signal) error {
 	if err != nil {
 		return fmt.Errorf("process %s (pid %d): %w", r.Name, r.PID, err)
 	}
-	defer handle.Release()
+	defer func() { _ = handle.Release() }()
 	if !r.Alive() {
 		return nil
 	}

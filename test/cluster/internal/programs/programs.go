@@ -171,7 +171,7 @@ func (b Builder) build(ctx context.Context, p program) error {
 		}
 	}
 	temporary := filepath.Join(b.Cluster.Bin(), "."+p.name+".new")
-	defer os.Remove(temporary)
+	defer func() { _ = os.Remove(temporary) }()
 	if out, err := b.goCommand(ctx, "build", "-ldflags", ldflags(b.Cluster.Version), "-o", temporary, p.path).CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s from %s: %w\n%s", p.name, p.path, err, tail(out, 4000))
 	}
@@ -226,7 +226,7 @@ func (b Builder) copyCRDs(ctx context.Context) error {
 		return err
 	}
 	stamp := filepath.Join(b.Cluster.CRDs(), ".version")
-	if old, err := os.ReadFile(stamp); err == nil && string(old) == versions[certManager] {
+	if old, readErr := os.ReadFile(stamp); readErr == nil && string(old) == versions[certManager] {
 		return nil
 	}
 	out, err := b.goCommand(ctx, "list", "-m", "-f", "{{.Dir}}", certManager).Output()

@@ -116,29 +116,41 @@ type statusWriter interface {
 	Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error
 }
 
+// stored is what became of a status.
+type stored int
+
+const (
+	// storedSame: the stored status says it already.
+	storedSame stored = iota
+	// storedNow: it was written.
+	storedNow
+	// storedLater: it is still to be written.
+	storedLater
+)
+
 // +kubebuilder:rbac:groups=db.example.com,resources=postgresclusters/status,verbs=patch
 
-// storeStatus writes a status that differs from the stored one, or will soon. That the cluster is gone is no error.
+// storeStatus writes a status that differs from the stored one. That the cluster is gone is no error.
 func (r *Reconciler) storeStatus(
 	ctx context.Context, cluster *v1alpha1.PostgresCluster, computed v1alpha1.PostgresClusterStatus, m *memory,
-) (differs bool, err error) {
+) (stored, error) {
 	if equality.Semantic.DeepEqual(cluster.Status, computed) {
-		return false, nil
+		return storedSame, nil
+	}
+	if m.stored != nil && r.now().Sub(m.storedAt) < detailPeriod && detailsOnly(&cluster.Status, &computed) {
+		return storedLater, nil
 	}
 	configuration := status.Configuration(cluster, &computed)
-	if m.stored != nil && r.now().Sub(m.storedAt) < detailPeriod && detailsOnly(&cluster.Status, &computed) {
-		return true, nil
-	}
-	err = r.status.Apply(ctx, configuration, client.FieldOwner(naming.FieldManager), client.ForceOwnership)
+	err := r.status.Apply(ctx, configuration, client.FieldOwner(naming.FieldManager), client.ForceOwnership)
 	switch class := apply.Classify(err); class {
 	case "":
 		m.stored, m.storedRV, m.storedAt = computed.DeepCopy(), *configuration.ResourceVersion, r.now()
-		return true, nil
+		return storedNow, nil
 	case outcome.ClassStale:
-		return true, nil // Somebody changed the cluster at the same time; the event of that starts another pass.
+		return storedLater, nil // Somebody changed the cluster at the same time; the event of that starts another pass.
 	case outcome.ClassGone, outcome.ClassReplaced:
-		return false, nil
+		return storedSame, nil
 	default:
-		return false, err
+		return storedLater, err
 	}
 }

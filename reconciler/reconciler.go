@@ -109,24 +109,29 @@ func (r *Reconciler) finish(
 	}
 	now := r.now()
 	computed, told := status.Compute(s, plan, &pass.Result, now)
-	differs, err := r.storeStatus(ctx, s.Object, computed, m)
+	stored, err := r.storeStatus(ctx, s.Object, computed, m)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("storing the status: %w", err)
 	}
 	for _, event := range told {
-		r.recorder.Eventf(s.Object, nil, event.Type, event.Reason, event.Action, "%s", event.Message)
+		if !event.Transition || stored == storedNow {
+			r.recorder.Eventf(s.Object, nil, event.Type, event.Reason, event.Action, "%s", event.Message)
+		}
 	}
 	r.measure(ctx, s, &computed, &pass.Result)
+	if s.Deleting() {
+		return ctrl.Result{}, nil
+	}
 	wait := delay(plan, &pass.Result)
-	if differs {
-		wait = soonest(wait, detailPeriod) // If it was a detail, it is still to be written.
+	if stored == storedLater {
+		wait = soonest(wait, detailPeriod)
 	}
 	if pass.Pending() {
 		wait = soonest(wait, apply.CacheLag)
 	}
 	next := pass.NextEnsure(r.ensurePeriod(&computed)).Sub(now)
 	wait = soonest(wait, max(next, time.Second))
-	if pass.Result.Quiet() && !differs && plan.Quiet() && !s.Deleting() {
+	if pass.Result.Quiet() && stored == storedSame && plan.Quiet() {
 		m.rest(fingerprint, now.Add(wait))
 	}
 	return ctrl.Result{RequeueAfter: wait}, transient(&pass.Result)

@@ -138,10 +138,7 @@ func (p *Plan) version(s *snapshot.Cluster, config Config) {
 // replicas keeps the primary among the instances: a StatefulSet removes the highest ordinals first.
 func (p *Plan) replicas(s *snapshot.Cluster) {
 	p.Replicas = s.WantedReplicas()
-	if s.StatefulSet == nil || s.StatefulSet.Spec.Replicas == nil {
-		return
-	}
-	live := *s.StatefulSet.Spec.Replicas
+	live := s.LiveReplicas()
 	if live <= p.Replicas {
 		return
 	}

@@ -83,6 +83,23 @@ func (c *Cluster) WantedReplicas() int32 {
 	return *c.Object.Spec.Replicas
 }
 
+// LiveReplicas is how many instances there are to be by the live StatefulSet; while there is none, by its pods.
+func (c *Cluster) LiveReplicas() int32 {
+	if c.StatefulSet != nil {
+		if c.StatefulSet.Spec.Replicas == nil {
+			return 1
+		}
+		return *c.StatefulSet.Spec.Replicas
+	}
+	replicas := int32(0)
+	for _, instance := range c.Instances {
+		if instance.Pod != nil && !instance.Terminating() {
+			replicas = max(replicas, instance.Ordinal+1)
+		}
+	}
+	return replicas
+}
+
 // Instance finds an instance by its ordinal.
 func (c *Cluster) Instance(ordinal int32) (Instance, bool) {
 	for i := range c.Instances {

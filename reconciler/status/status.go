@@ -19,8 +19,10 @@ import (
 	"github.com/acme/pg-operator/reconciler/snapshot"
 )
 
-// Event is a transition worth telling.
+// Event is a transition, or something done, worth telling.
 type Event struct {
+	// Transition events are told once the status that they belong to is stored, and not before.
+	Transition bool
 	// Type is corev1.EventTypeNormal or corev1.EventTypeWarning.
 	Type    string
 	Reason  string
@@ -128,7 +130,7 @@ func events(
 	before := meta.FindStatusCondition(stored.Conditions, v1alpha1.ConditionReady)
 	after := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	if before == nil || before.Reason != after.Reason || before.Status != after.Status {
-		event := Event{Type: corev1.EventTypeNormal, Reason: after.Reason, Action: "Reconcile", Message: after.Message}
+		event := Event{Transition: true, Type: corev1.EventTypeNormal, Reason: after.Reason, Action: "Reconcile", Message: after.Message}
 		if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionStalled) ||
 			meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDegraded) {
 			event.Type = corev1.EventTypeWarning
@@ -137,11 +139,11 @@ func events(
 	}
 	if stored.Primary != status.Primary && status.Primary != "" {
 		events = append(events, Event{
-			Type: corev1.EventTypeNormal, Reason: "PrimaryChanged", Action: "Observe",
+			Transition: true, Type: corev1.EventTypeNormal, Reason: "PrimaryChanged", Action: "Observe",
 			Message: fmt.Sprintf("instance %s is the primary", status.Primary),
 		})
 	}
-	if plan.Restart != nil {
+	if plan.Restart != nil && restarted(plan.Restart.Instance, result) {
 		events = append(events, Event{
 			Type: corev1.EventTypeNormal, Reason: "InstanceRestarted", Action: "Restart",
 			Message: fmt.Sprintf("instance %s is restarted: %s", plan.Restart.Instance, plan.Restart.Reason),
@@ -155,6 +157,12 @@ func events(
 		})
 	}
 	return events
+}
+
+func restarted(instance string, result *outcome.Result) bool {
+	return slices.ContainsFunc(result.Outcomes, func(child outcome.ChildOutcome) bool {
+		return child.Kind == "Pod" && child.Name == instance && child.Outcome == outcome.Deleted
+	})
 }
 
 // limit keeps texts within what the schema allows.

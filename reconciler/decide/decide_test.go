@@ -1,0 +1,212 @@
+package decide_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/apis/v1alpha1"
+	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/reconciler/decide"
+	"github.com/acme/pg-operator/reconciler/snapshot"
+)
+
+func observed(change func(*snapshot.Cluster)) *snapshot.Cluster {
+	replicas := int32(2)
+	s := &snapshot.Cluster{
+		Object: &v1alpha1.PostgresCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: "db", Namespace: "ns", UID: "1", Generation: 1},
+			Spec:       v1alpha1.PostgresClusterSpec{Replicas: &replicas, Version: "17", Storage: "20Gi"},
+		},
+		StatefulSet: &appsv1.StatefulSet{
+			ObjectMeta: metav1.ObjectMeta{Name: "db", UID: "set"},
+			Spec: appsv1.StatefulSetSpec{
+				Replicas:             &replicas,
+				VolumeClaimTemplates: []corev1.PersistentVolumeClaim{claim("data", "20Gi", "")},
+			},
+		},
+	}
+	s.StatefulSet.Spec.Template.Spec.Containers = []corev1.Container{{Name: "postgres", Image: "mine:1"}}
+	for ordinal := range replicas {
+		volume := claim(s.Names().PVC(ordinal), "20Gi", "20Gi")
+		role := contract.RoleReplica
+		if ordinal == 0 {
+			role = contract.RolePrimary
+		}
+		s.Instances = append(s.Instances, snapshot.Instance{
+			Name: s.Names().Instance(ordinal), Ordinal: ordinal, Claim: &volume, Pod: &corev1.Pod{},
+			Report: &contract.Report{Role: role, Term: 1, SystemID: "42", DataVersion: "17", State: contract.StateRunning},
+		})
+	}
+	change(s)
+	return s
+}
+
+func claim(name, request, capacity string) corev1.PersistentVolumeClaim {
+	c := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(request)}
+	if capacity != "" {
+		c.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(capacity)}
+		c.Status.Phase = corev1.ClaimBound
+	}
+	return c
+}
+
+func TestNext(t *testing.T) {
+	three, one := int32(3), int32(1)
+	tests := map[string]struct {
+		observed func(*snapshot.Cluster)
+		check    func(*testing.T, decide.Plan)
+	}{
+		"paused: nothing is applied": {
+			func(s *snapshot.Cluster) { s.Object.Spec.Paused = true },
+			func(t *testing.T, p decide.Plan) {
+				if p.Apply || p.Restart != nil {
+					t.Error("the plan changes a paused cluster")
+				}
+			},
+		},
+		"deleting: nothing is applied": {
+			func(s *snapshot.Cluster) { s.Object.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} },
+			func(t *testing.T, p decide.Plan) {
+				if p.Apply {
+					t.Error("the plan changes a cluster that is being deleted")
+				}
+			},
+		},
+		"the primary is not scaled away": {
+			func(s *snapshot.Cluster) {
+				s.Object.Spec.Replicas = &one
+				s.Instances[0].Report.Role, s.Instances[1].Report.Role = contract.RoleReplica, contract.RolePrimary
+			},
+			func(t *testing.T, p decide.Plan) {
+				if p.Replicas != 2 || len(p.Blocks) != 1 || p.Blocks[0].Reason != v1alpha1.ReasonScaleDownBlocked ||
+					!strings.Contains(p.Blocks[0].Message, "db-1") {
+					t.Errorf("replicas %d, blocks %v", p.Replicas, p.Blocks)
+				}
+			},
+		},
+		"nor while the StatefulSet is away": {
+			func(s *snapshot.Cluster) {
+				s.Object.Spec.Replicas, s.StatefulSet = &one, nil
+				s.Instances[0].Report.Role, s.Instances[1].Report.Role = contract.RoleReplica, contract.RolePrimary
+			},
+			func(t *testing.T, p decide.Plan) {
+				if p.Replicas != 2 {
+					t.Errorf("replicas %d", p.Replicas)
+				}
+			},
+		},
+		"no scale-down while two say that they are the primary": {
+			func(s *snapshot.Cluster) {
+				s.Object.Spec.Replicas = &one
+				s.Instances[1].Report.Role = contract.RolePrimary
+			},
+			func(t *testing.T, p decide.Plan) {
+				if p.Replicas != 2 || len(p.Blocks) != 1 {
+					t.Errorf("replicas %d, blocks %v", p.Replicas, p.Blocks)
+				}
+			},
+		},
+		"data of another major version keeps its image": {
+			func(s *snapshot.Cluster) { s.Object.Spec.Version = "18" },
+			func(t *testing.T, p decide.Plan) {
+				if p.Version != "17" || p.Image != "postgres:17" || p.Blocks[0].Reason != v1alpha1.ReasonMajorUpgradePending {
+					t.Errorf("version %s, image %s, blocks %v", p.Version, p.Image, p.Blocks)
+				}
+			},
+		},
+		"and the user's own live image": {
+			func(s *snapshot.Cluster) { s.Object.Spec.Version, s.Object.Spec.Image = "18", "mine:2" },
+			func(t *testing.T, p decide.Plan) {
+				if p.Version != "17" || p.Image != "mine:1" {
+					t.Errorf("version %s, image %s", p.Version, p.Image)
+				}
+			},
+		},
+		"growth: claims first, then the StatefulSet anew": {
+			func(s *snapshot.Cluster) { s.Object.Spec.Storage = "30Gi" },
+			func(t *testing.T, p decide.Plan) {
+				if p.Recreate != "set" || p.TemplateStorage.String() != "30Gi" || p.Claims[1].Size.String() != "30Gi" {
+					t.Errorf("recreate %q, template %s, claims %v", p.Recreate, p.TemplateStorage.String(), p.Claims)
+				}
+			},
+		},
+		"a smaller size never reaches a volume": {
+			func(s *snapshot.Cluster) { s.Object.Spec.Storage = "10Gi" },
+			func(t *testing.T, p decide.Plan) {
+				if p.Recreate != "" || p.TemplateStorage.String() != "20Gi" || p.Claims[0].Size.String() != "20Gi" {
+					t.Errorf("recreate %q, template %s, claims %v", p.Recreate, p.TemplateStorage.String(), p.Claims)
+				}
+			},
+		},
+		"nor a template made anew": {
+			func(s *snapshot.Cluster) { s.Object.Spec.Storage, s.StatefulSet = "10Gi", nil },
+			func(t *testing.T, p decide.Plan) {
+				if p.TemplateStorage.String() != "20Gi" {
+					t.Errorf("template %s", p.TemplateStorage.String())
+				}
+			},
+		},
+		"back to what is provisioned after a growth that failed": {
+			func(s *snapshot.Cluster) {
+				volume := claim("data-db-0", "50Gi", "20Gi")
+				s.Instances[0].Claim = &volume
+				s.StatefulSet.Spec.VolumeClaimTemplates[0] = claim("data", "50Gi", "")
+			},
+			func(t *testing.T, p decide.Plan) {
+				if p.Recreate != "" || p.Claims[0].Size.String() != "20Gi" || p.TemplateStorage.String() != "50Gi" {
+					t.Errorf("recreate %q, template %s, claims %v", p.Recreate, p.TemplateStorage.String(), p.Claims)
+				}
+			},
+		},
+		"a kept volume keeps its size and class": {
+			func(s *snapshot.Cluster) {
+				class := "old"
+				volume := claim("data-db-4", "5Gi", "5Gi")
+				volume.Spec.StorageClassName = &class
+				s.Instances = append(s.Instances, snapshot.Instance{Name: "db-4", Ordinal: 4, Claim: &volume})
+			},
+			func(t *testing.T, p decide.Plan) {
+				kept := p.Claims[2]
+				if kept.Ordinal != 4 || kept.Size.String() != "5Gi" || *kept.StorageClassName != "old" || p.TemplateStorage.String() != "20Gi" {
+					t.Errorf("claim %+v, template %s", kept, p.TemplateStorage.String())
+				}
+			},
+		},
+		"volumes of an earlier cluster tell whose data it is": {
+			func(s *snapshot.Cluster) {
+				for i := range s.Instances {
+					s.Instances[i].Report, s.Instances[i].Pod = nil, nil
+				}
+				s.Instances[1].Claim.Annotations = map[string]string{
+					naming.AnnotationSystemID: "7", naming.AnnotationDataVersion: "16",
+				}
+			},
+			func(t *testing.T, p decide.Plan) {
+				if p.SystemID != "7" || p.Version != "16" || p.Claims[0].SystemID != "" || p.Claims[1].SystemID != "7" {
+					t.Errorf("system %q, version %q, claims %+v", p.SystemID, p.Version, p.Claims)
+				}
+			},
+		},
+		"what is missing is named": {
+			func(s *snapshot.Cluster) { s.Object.Spec.Replicas = &three },
+			func(t *testing.T, p decide.Plan) {
+				if len(p.Steps) == 0 || p.Steps[0].Instance != "db-2" || p.Steps[0].Action != decide.ActionCreate || p.RequeueAfter == 0 {
+					t.Errorf("steps %v", p.Steps)
+				}
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test.check(t, decide.Next(observed(test.observed), config, time.Unix(0, 0)))
+		})
+	}
+}

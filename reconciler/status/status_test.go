@@ -1,0 +1,276 @@
+package status_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/apis/v1alpha1"
+	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/reconciler/decide"
+	"github.com/acme/pg-operator/reconciler/outcome"
+	"github.com/acme/pg-operator/reconciler/snapshot"
+	"github.com/acme/pg-operator/reconciler/status"
+)
+
+var (
+	config = decide.Config{Images: map[string]string{"17": "postgres:17"}, LeaseDuration: 10 * time.Second}
+	now    = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// healthy is a cluster of two instances that is as its spec says, and was so before.
+func healthy() *snapshot.Cluster {
+	replicas := int32(2)
+	hash := map[string]string{naming.AnnotationTemplateHash: "h"}
+	s := &snapshot.Cluster{
+		Object: &v1alpha1.PostgresCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: "db", Namespace: "ns", UID: "1", Generation: 4},
+			Spec:       v1alpha1.PostgresClusterSpec{Replicas: &replicas, Version: "17", Storage: "20Gi"},
+		},
+		StatefulSet: &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
+			Name: "db", UID: "set", Generation: 2, Annotations: map[string]string{naming.AnnotationGeneration: "4"},
+			OwnerReferences: []metav1.OwnerReference{{UID: "1", Kind: "PostgresCluster", Name: "db", Controller: new(true)}},
+		}},
+		StorageClasses: []string{"standard"}, DefaultStorageClass: "standard",
+	}
+	s.StatefulSet.Spec.Replicas = &replicas
+	s.StatefulSet.Spec.Template.Annotations = hash
+	s.StatefulSet.Status.ObservedGeneration = 2
+	s.Object.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllReplicasReady,
+		LastTransitionTime: metav1.NewTime(now.Add(-time.Hour)),
+	}}
+	settings := decide.Next(s, config, now).SettingsHash
+	for ordinal := range replicas {
+		size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("20Gi")}
+		volume := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: s.Names().PVC(ordinal)}}
+		volume.Spec.Resources.Requests, volume.Status.Capacity, volume.Status.Phase = size, size, corev1.ClaimBound
+		role := contract.RoleReplica
+		if ordinal == 0 {
+			role = contract.RolePrimary
+		}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: s.Names().Instance(ordinal), Annotations: hash}}
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: naming.ContainerPostgres, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		}}
+		s.Instances = append(s.Instances, snapshot.Instance{
+			Name: pod.Name, Ordinal: ordinal, Claim: volume, Pod: pod,
+			Report: &contract.Report{
+				Role: role, State: contract.StateRunning, Term: 1, Timeline: 1, SystemID: "42", DataVersion: "17", SettingsHash: settings,
+			},
+		})
+	}
+	return s
+}
+
+func notReady(s *snapshot.Cluster, ordinal int) {
+	s.Instances[ordinal].Pod.Status.Conditions[0].Status = corev1.ConditionFalse
+}
+
+func failed(class outcome.Class, kind, group, message string) outcome.Result {
+	result := outcome.Result{}
+	result.Fail(outcome.Key{GroupKind: schema.GroupKind{Group: group, Kind: kind}, Name: "db"},
+		outcome.Failure{Class: class, Message: message, Err: errors.New("x")})
+	return result
+}
+
+func TestCompute(t *testing.T) {
+	one, three := int32(1), int32(3)
+	tests := map[string]struct {
+		change func(*snapshot.Cluster)
+		result outcome.Result
+		// reason of Ready, which is True only for AllReplicasReady.
+		reason string
+		// others are the conditions that are True, besides Ready.
+		others  string
+		message string
+	}{
+		"as the spec says": {reason: v1alpha1.ReasonAllReplicasReady, message: "2 of 2 instances are ready"},
+		"brand-new": {
+			change: func(s *snapshot.Cluster) {
+				s.StatefulSet, s.Instances, s.Object.Status.Conditions = nil, nil, nil
+			},
+			reason: v1alpha1.ReasonProvisioning, others: "Progressing", message: "0 of 2",
+		},
+		"a generation that is not rendered": {
+			change: func(s *snapshot.Cluster) { s.Object.Generation = 5 },
+			reason: v1alpha1.ReasonUpdating, others: "Progressing",
+		},
+		"a StatefulSet that its controller has not seen": {
+			change: func(s *snapshot.Cluster) { s.StatefulSet.Generation = 3 },
+			reason: v1alpha1.ReasonUpdating, others: "Progressing",
+		},
+		"a pod from an older template": {
+			change: func(s *snapshot.Cluster) {
+				s.Instances[1].Pod.Annotations = map[string]string{naming.AnnotationTemplateHash: "old"}
+			},
+			reason: v1alpha1.ReasonUpdating, others: "Progressing",
+		},
+		"older settings in force": {
+			change: func(s *snapshot.Cluster) { s.Instances[1].Report.SettingsHash = "old" },
+			reason: v1alpha1.ReasonUpdating, others: "Progressing",
+		},
+		"settings that wait for a restart": {
+			change: func(s *snapshot.Cluster) { s.Instances[0].Report.PendingRestart = []string{"max_connections"} },
+			reason: v1alpha1.ReasonUpdating, others: "Progressing",
+		},
+		"a replica is down": {
+			change: func(s *snapshot.Cluster) { notReady(s, 1) },
+			reason: v1alpha1.ReasonHealing, others: "Progressing Degraded", message: "1 of 2 instances are ready: db-1 is running",
+		},
+		"the primary is down": {
+			change: func(s *snapshot.Cluster) { notReady(s, 0) },
+			reason: v1alpha1.ReasonFailingOver, others: "Progressing Degraded",
+		},
+		"nothing is up": {
+			change: func(s *snapshot.Cluster) { notReady(s, 0); notReady(s, 1) },
+			reason: v1alpha1.ReasonNoPrimary, others: "Progressing Degraded",
+		},
+		"scaling up": {
+			change: func(s *snapshot.Cluster) { s.Object.Spec.Replicas, s.Object.Generation = &three, 5 },
+			reason: v1alpha1.ReasonScaling, others: "Progressing",
+		},
+		"scaling down": {
+			change: func(s *snapshot.Cluster) { s.Object.Spec.Replicas, s.Object.Generation = &one, 5 },
+			reason: v1alpha1.ReasonScaling, others: "Progressing",
+		},
+		"volumes are growing": {
+			change: func(s *snapshot.Cluster) {
+				s.Instances[1].Claim.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")}
+			},
+			reason: v1alpha1.ReasonResizing, others: "Progressing",
+		},
+		"paused": {
+			change: func(s *snapshot.Cluster) { s.Object.Spec.Paused = true },
+			reason: v1alpha1.ReasonPaused, others: "Paused", message: "2 of 2",
+		},
+		"deleting": {
+			change: func(s *snapshot.Cluster) { s.Object.DeletionTimestamp = &metav1.Time{Time: now} },
+			reason: v1alpha1.ReasonDeleting, others: "Progressing",
+		},
+		"an invalid spec: paths and never values": {
+			change: func(s *snapshot.Cluster) {
+				s.Invalid = field.ErrorList{field.Invalid(field.NewPath("spec", "parameters"), "secret", "is bad")}
+			},
+			reason: v1alpha1.ReasonInvalidSpec, others: "Stalled", message: "spec.parameters (invalid value)",
+		},
+		"a foreign object": {
+			result: failed(outcome.ClassForeign, "Service", "", "exists"),
+			reason: v1alpha1.ReasonNameConflict, others: "Stalled", message: `Service "db": exists`,
+		},
+		"no cert-manager": {
+			result: failed(outcome.ClassNoKind, "Certificate", "cert-manager.io", "no matches"),
+			reason: v1alpha1.ReasonCertManagerMissing, others: "Stalled", message: "install cert-manager",
+		},
+		"quota": {
+			result: failed(outcome.ClassQuota, "PersistentVolumeClaim", "", "exceeded quota: q"),
+			reason: v1alpha1.ReasonQuotaExceeded, others: "Stalled", message: "exceeded quota: q",
+		},
+		"a volume that cannot grow": {
+			result: failed(outcome.ClassForbidden, "PersistentVolumeClaim", "", "the storageclass must support resize"),
+			reason: v1alpha1.ReasonResizeRefused, others: "Stalled", message: "set spec.storage back",
+		},
+		"a field the server does not know": {
+			result: failed(outcome.ClassUnsupported, "StatefulSet", "apps", "field not declared in schema"),
+			reason: v1alpha1.ReasonUnsupportedByServer, others: "Stalled",
+		},
+		"a failed call": {
+			result: failed(outcome.ClassTransient, "Service", "", "dial tcp 10.0.0.1:443 from port 53211"),
+			reason: v1alpha1.ReasonApplyFailed, others: "Progressing", message: `Service "db": could not be applied; it is tried again`,
+		},
+		"a stale cache is no trouble": {
+			result: failed(outcome.ClassStale, "Service", "", "modified"),
+			reason: v1alpha1.ReasonAllReplicasReady,
+		},
+		"an agent that needs help": {
+			change: func(s *snapshot.Cluster) {
+				notReady(s, 1)
+				s.Instances[1].Report.State, s.Instances[1].Report.Message = contract.StateFailed, "another system identifier"
+			},
+			reason: v1alpha1.ReasonInstanceFailed, others: "Degraded Stalled", message: "instance db-1: another system identifier",
+		},
+		"settings that PostgreSQL refuses": {
+			change: func(s *snapshot.Cluster) { s.Instances[0].Report.SettingsError = `invalid value for "work_mem"` },
+			reason: v1alpha1.ReasonInstanceFailed, others: "Stalled", message: "work_mem",
+		},
+		"no default StorageClass": {
+			change: func(s *snapshot.Cluster) {
+				s.DefaultStorageClass = ""
+				s.Instances[1].Claim.Status.Phase = corev1.ClaimPending
+			},
+			reason: v1alpha1.ReasonStorageClassMissing, others: "Stalled", message: "data-db-1",
+		},
+		"data of another major version": {
+			change: func(s *snapshot.Cluster) { s.Object.Spec.Version = "18" },
+			reason: v1alpha1.ReasonMajorUpgradePending, others: "Stalled",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := healthy()
+			if test.change != nil {
+				test.change(s)
+			}
+			plan := decide.Next(s, config, now)
+			got, _ := status.Compute(s, plan, &test.result, now)
+			ready := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionReady)
+			if ready.Reason != test.reason || !strings.Contains(ready.Message, test.message) {
+				t.Errorf("Ready is %s: %s; want %s: %s", ready.Reason, ready.Message, test.reason, test.message)
+			}
+			var others []string
+			for _, condition := range got.Conditions {
+				if condition.ObservedGeneration != s.Object.Generation {
+					t.Errorf("%s is of generation %d", condition.Type, condition.ObservedGeneration)
+				}
+				if condition.Type != v1alpha1.ConditionReady && condition.Status == metav1.ConditionTrue {
+					others = append(others, condition.Type)
+				}
+			}
+			if strings.Join(others, " ") != test.others {
+				t.Errorf("True are %v, want %s", others, test.others)
+			}
+			if wantReady := test.reason == v1alpha1.ReasonAllReplicasReady; wantReady != (ready.Status == metav1.ConditionTrue) {
+				t.Errorf("Ready is %s", ready.Status)
+			}
+			if len(got.Conditions) != 5 {
+				t.Errorf("%d conditions", len(got.Conditions))
+			}
+		})
+	}
+}
+
+// TestStatusIsStable: a pass over what the last pass stored changes nothing, however late, and tells nothing.
+func TestStatusIsStable(t *testing.T) {
+	s := healthy()
+	notReady(s, 1)
+	plan := decide.Next(s, config, now)
+	first, told := status.Compute(s, plan, &outcome.Result{}, now)
+	if len(told) == 0 || told[0].Reason != v1alpha1.ReasonHealing || told[0].Type != corev1.EventTypeWarning {
+		t.Errorf("events %v", told)
+	}
+	s.Object.Status = first
+	slices.Reverse(s.Instances)
+	s.Sort()
+	plan = decide.Next(s, config, now)
+	second, told := status.Compute(s, plan, &outcome.Result{}, now.Add(time.Hour))
+	if len(told) != 0 {
+		t.Errorf("events at rest: %v", told)
+	}
+	for i := range first.Conditions {
+		if first.Conditions[i] != second.Conditions[i] {
+			t.Errorf("condition changed from %v to %v", first.Conditions[i], second.Conditions[i])
+		}
+	}
+}

@@ -9,7 +9,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -99,16 +98,6 @@ func (c *Client) Apply(ctx context.Context, manifests []byte) error {
 		}
 	}
 	return nil
-}
-
-// Delete deletes an object; one that does not exist is fine.
-func (c *Client) Delete(ctx context.Context, path string) error {
-	_, err := c.do(ctx, http.MethodDelete, path, "", nil)
-	var status *StatusError
-	if errors.As(err, &status) && status.Code == http.StatusNotFound {
-		return nil
-	}
-	return err
 }
 
 func (c *Client) do(ctx context.Context, method, path, contentType string, body []byte) ([]byte, error) {

@@ -65,9 +65,9 @@ func TestSmoke(t *testing.T) {
 		}
 	})
 	script := filepath.Join(t.TempDir(), "kubectl")
-	up := func() {
+	up := func(nodes ...string) {
 		t.Helper()
-		if err := Up(ctx, Options{Source: source, Nodes: []string{"n1"}, Kubectl: script, Out: out}); err != nil {
+		if err := Up(ctx, Options{Source: source, Nodes: nodes, Kubectl: script, Out: out}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -107,6 +107,63 @@ func TestSmoke(t *testing.T) {
 		t.Errorf("the repair replaced the container %s by %s", before, after)
 	}
 	checkReachable(t, kubectl("", "get", "-n", "smoke", "pod/pause", "-o", "jsonpath={.status.podIP}"))
+
+	up("n2")
+	checkCuts(ctx, t)
+}
+
+// checkCuts cuts each way there is, and sees that exactly this is lost, and that
+// healing brings it back.
+func checkCuts(ctx context.Context, t *testing.T) {
+	t.Helper()
+	const (
+		peer    = "10.89.0.1:1" // nothing listens: an answer is a refusal
+		api     = layout.ControlPlaneIP + ":6443"
+		service = layout.APIServiceIP + ":443"
+	)
+	for _, tc := range []struct {
+		name       string
+		node, from string
+		oneWay     bool
+		peer, api  bool // n1 reaches n2; n2 reaches the API server
+	}{
+		{name: "cable", node: "n2"},
+		{name: "the first node's cable", node: "n1", api: true},
+		{name: "from a node", node: "n2", from: "n1", api: true},
+		{name: "from a node one way", node: "n1", from: "n2", oneWay: true, api: true},
+		{name: "from the API server", node: "n2", from: FromAPI, peer: true},
+	} {
+		if err := Cut(ctx, tc.node, tc.from, tc.oneWay); err != nil {
+			t.Fatalf("%s: %v", tc.name, err)
+		}
+		if got := answers("pgo-n1", peer); got != tc.peer {
+			t.Errorf("cut %s: n1 reaches n2: %v, want %v", tc.name, got, tc.peer)
+		}
+		if got := answers("pgo-n2", api); got != tc.api {
+			t.Errorf("cut %s: n2 reaches the API server: %v, want %v", tc.name, got, tc.api)
+		}
+		if !answers(layout.ControlPlaneNamespace, service) {
+			t.Errorf("cut %s: the control plane lost the Services", tc.name)
+		}
+		if err := Heal(ctx, tc.node); err != nil {
+			t.Fatalf("%s: %v", tc.name, err)
+		}
+		if !answers("pgo-n1", peer) || !answers("pgo-n2", api) {
+			t.Errorf("cut %s: not healed", tc.name)
+		}
+	}
+}
+
+// answers reports whether an address accepts or refuses a connection.
+func answers(namespace, address string) bool {
+	err := netns.Do(namespace, func() error {
+		connection, err := net.DialTimeout("tcp", address, 2*time.Second)
+		if err == nil {
+			_ = connection.Close()
+		}
+		return err
+	})
+	return err == nil || errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // checkReachable goes through the SOCKS proxy to a Service by name and by

@@ -51,36 +51,9 @@ func (s Server) Configure(ctx context.Context, c Configuration) (refused []strin
 			return nil, err
 		}
 	}
-	own := s.ownSettings(c.Upstream)
 	candidate := filepath.Join(data, "postgresql.conf.candidate")
-	// Each round takes out at least one setting, so it ends.
-	for {
-		all := maps.Clone(settings)
-		maps.Copy(all, own)
-		if err = os.WriteFile(candidate, []byte(postgres.RenderConf(all)), 0o600); err != nil {
-			return nil, err
-		}
-		wrong, err := s.tryConf(ctx, candidate)
-		if err != nil {
-			return nil, err
-		}
-		if len(wrong) == 0 {
-			break
-		}
-		taken := false
-		for name, why := range wrong {
-			if _, ours := own[name]; ours {
-				return nil, fmt.Errorf("PostgreSQL refuses a setting of the agent's own: %s", why)
-			}
-			if _, there := settings[name]; there {
-				delete(settings, name)
-				refused = append(refused, why)
-				taken = true
-			}
-		}
-		if !taken {
-			return nil, fmt.Errorf("PostgreSQL refuses its configuration: %s", strings.Join(slices.Sorted(maps.Values(wrong)), "; "))
-		}
+	if refused, err = s.writeAcceptable(ctx, candidate, settings, s.ownSettings(c.Upstream)); err != nil {
+		return nil, err
 	}
 	slices.Sort(refused)
 	content, err := os.ReadFile(candidate)
@@ -88,6 +61,35 @@ func (s Server) Configure(ctx context.Context, c Configuration) (refused []strin
 		return nil, err
 	}
 	return refused, errors.Join(WriteFile(filepath.Join(data, "postgresql.conf"), content), os.Remove(candidate))
+}
+
+// writeAcceptable writes a configuration file, and takes settings that PostgreSQL refuses out of it until it accepts the
+// rest. Each round takes out at least one, so it ends.
+func (s Server) writeAcceptable(ctx context.Context, path string, settings, own map[string]string) (refused []string, err error) {
+	for {
+		all := maps.Clone(settings)
+		maps.Copy(all, own)
+		if err = os.WriteFile(path, []byte(postgres.RenderConf(all)), 0o600); err != nil {
+			return nil, err
+		}
+		var wrong map[string]string
+		if wrong, err = s.tryConf(ctx, path); err != nil || len(wrong) == 0 {
+			return refused, err
+		}
+		before := len(settings)
+		for name, why := range wrong {
+			if _, ours := own[name]; ours {
+				return nil, fmt.Errorf("PostgreSQL refuses a setting of the agent's own: %s", why)
+			}
+			if _, there := settings[name]; there {
+				delete(settings, name)
+				refused = append(refused, why)
+			}
+		}
+		if len(settings) == before {
+			return nil, fmt.Errorf("PostgreSQL refuses its configuration: %s", strings.Join(slices.Sorted(maps.Values(wrong)), "; "))
+		}
+	}
 }
 
 // ownSettings are those that only the agent knows. They win over all others.

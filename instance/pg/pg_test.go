@@ -175,7 +175,7 @@ func TestLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := v.Lock(); err == nil || !strings.Contains(err.Error(), "another agent") {
+	if _, err = v.Lock(); err == nil || !strings.Contains(err.Error(), "another agent") {
 		t.Errorf("locked twice: %v", err)
 	}
 	release()

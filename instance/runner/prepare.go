@@ -88,11 +88,10 @@ func (r *Runner) prepareOnce(ctx context.Context) (prepared bool, err error) {
 	if config == nil {
 		return false, nil
 	}
-	if _, err = pg.OSUser(); err != nil {
-		r.update(func(f *agent.Facts) { f.ProgramsProblem = err.Error() })
-		return false, err
-	}
 	programs, err := pg.FindPrograms(ctx, config.Version)
+	if err == nil {
+		_, err = pg.OSUser()
+	}
 	if err != nil {
 		r.update(func(f *agent.Facts) { f.ProgramsProblem = err.Error() })
 		return false, err

@@ -104,7 +104,7 @@ func TestLease(t *testing.T) {
 	if err != nil || empty.Holder != "" || empty.Term != 0 {
 		t.Fatalf("an empty Lease is %+v, %v", empty, err)
 	}
-	if _, err := b.Lease(t.Context()); err != nil {
+	if _, err = b.Lease(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	taken := empty.Taken(lease.Identity("orders-db-0", "x"))
@@ -114,7 +114,7 @@ func TestLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The other one read the Lease before it was taken.
-	if _, err := b.UpdateLease(t.Context(), empty.Taken(lease.Identity("orders-db-1", "y")), 10*time.Second); !errors.Is(err, kube.ErrConflict) {
+	if _, err = b.UpdateLease(t.Context(), empty.Taken(lease.Identity("orders-db-1", "y")), 10*time.Second); !errors.Is(err, kube.ErrConflict) {
 		t.Fatalf("took a Lease that was taken: %v", err)
 	}
 	read, err := b.Lease(t.Context())

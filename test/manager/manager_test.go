@@ -123,6 +123,39 @@ func TestHandover(t *testing.T) {
 	}
 }
 
+// With --watch-namespace, clusters elsewhere are left alone.
+func TestWatchedNamespaces(t *testing.T) {
+	v := installed(t)
+	watched, other := plane.Namespace(t), plane.Namespace(t)
+	o := launch(t, v.dir, "--watch-namespace="+watched)
+	o.serve(t)
+	eventually(t, admits)
+	cluster := func(namespace string) *v1alpha1.PostgresCluster {
+		return &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "db"}}
+	}
+	// The one that nobody looks after comes first, so that it would be seen by the time the second one was.
+	for _, namespace := range []string{other, watched} {
+		if err := plane.Client.Create(t.Context(), cluster(namespace)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conditions := func(ctx context.Context, namespace string) (int, error) {
+		found := cluster(namespace)
+		err := plane.Client.Get(ctx, client.ObjectKeyFromObject(found), found)
+		return len(found.Status.Conditions), err
+	}
+	eventually(t, func(ctx context.Context) error {
+		n, err := conditions(ctx, watched)
+		if err == nil && n == 0 {
+			err = errors.New("no status in the watched namespace")
+		}
+		return err
+	})
+	if n, err := conditions(t.Context(), other); err != nil || n > 0 {
+		t.Errorf("a namespace that is not watched got a status of %d conditions (%v)", n, err)
+	}
+}
+
 // A leader that loses its Lease ends with an error, at once, so that two never reconcile.
 func TestLostLease(t *testing.T) {
 	v := installed(t)

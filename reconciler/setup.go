@@ -88,6 +88,12 @@ func CacheOptions() cache.Options {
 
 // SetupWithManager registers the reconciler.
 func SetupWithManager(mgr ctrl.Manager, options Options) error {
+	_, err := Setup(mgr, options)
+	return err
+}
+
+// Setup registers the reconciler and returns it, so that a pass can be measured.
+func Setup(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 	options.setDefaults()
 	r := &Reconciler{
 		options: options, cache: mgr.GetCache(), live: mgr.GetAPIReader(), now: time.Now,
@@ -104,11 +110,11 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		EnableWarmup:          new(true),
 	})
 	if err != nil {
-		return fmt.Errorf("create the controller: %w", err)
+		return nil, fmt.Errorf("create the controller: %w", err)
 	}
 	late := &lateKinds{mgr: mgr, controller: c, now: time.Now}
 	r.observer = &observe.Observer{Cache: mgr.GetCache(), Live: mgr.GetAPIReader(), CertManager: late.present}
-	return watch(mgr, c)
+	return r, watch(mgr, c)
 }
 
 // watch starts passes on every change of a cluster or of one of its children.

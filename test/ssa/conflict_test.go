@@ -16,13 +16,14 @@ import (
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/apis/v1alpha1"
 	"github.com/acme/pg-operator/test/controlplane"
+	"github.com/acme/pg-operator/test/world"
 )
 
 // converged is a Ready cluster named orders with a world and an operator.
-func converged(t testing.TB, replicas int32) (*v1alpha1.PostgresCluster, *world, *operator) {
+func converged(t testing.TB, replicas int32) (*v1alpha1.PostgresCluster, *world.World, *operator) {
 	t.Helper()
 	namespace := plane.Namespace(t)
-	w := startWorld(t, namespace)
+	w := world.Start(t, plane, namespace)
 	o := startOperator(t, namespace)
 	c := cluster(namespace, "orders", replicas)
 	create(t, c)
@@ -151,7 +152,7 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 	}
 	namespace := plane.Namespace(t)
 	startOperator(t, namespace)
-	startWorld(t, namespace)
+	world.Start(t, plane, namespace)
 	for kind, test := range tests {
 		t.Run(kind, func(t *testing.T) {
 			name := strings.ToLower(kind)

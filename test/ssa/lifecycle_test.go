@@ -22,6 +22,7 @@ import (
 	"github.com/acme/pg-operator/apis/v1alpha1"
 	"github.com/acme/pg-operator/instance/contract"
 	"github.com/acme/pg-operator/test/controlplane"
+	"github.com/acme/pg-operator/test/world"
 )
 
 func storageRequest(size string) corev1.ResourceList {
@@ -86,7 +87,7 @@ func TestStorageGrowsWithoutTouchingPods(t *testing.T) {
 
 func TestStorageThatCannotGrow(t *testing.T) {
 	namespace := plane.Namespace(t)
-	startWorld(t, namespace)
+	world.Start(t, plane, namespace)
 	startOperator(t, namespace)
 	c := cluster(namespace, "orders", 1)
 	rigid := "rigid"
@@ -104,9 +105,9 @@ func TestStorageThatCannotGrow(t *testing.T) {
 
 func TestScaleDownKeepsThePrimary(t *testing.T) {
 	c, w, _ := converged(t, 3)
-	w.with(func() {
-		w.reports["orders-0"] = func(r *contract.Report) { r.Role, r.Term = contract.RoleReplica, 2 }
-		w.reports["orders-2"] = func(r *contract.Report) { r.Role, r.Term = contract.RolePrimary, 2 }
+	w.With(func() {
+		w.Reports["orders-0"] = func(r *contract.Report) { r.Role, r.Term = contract.RoleReplica, 2 }
+		w.Reports["orders-2"] = func(r *contract.Report) { r.Role, r.Term = contract.RolePrimary, 2 }
 	})
 	controlplane.Eventually(t, func(ctx context.Context) error {
 		live, err := get(ctx, c.Namespace, c.Name, &v1alpha1.PostgresCluster{})
@@ -123,9 +124,9 @@ func TestScaleDownKeepsThePrimary(t *testing.T) {
 	if set, err := get(t.Context(), c.Namespace, c.Name, &appsv1.StatefulSet{}); err != nil || *set.Spec.Replicas != 3 {
 		t.Fatalf("replicas %d: %v", *set.Spec.Replicas, err)
 	}
-	w.with(func() {
-		w.reports["orders-0"] = func(r *contract.Report) { r.Term = 3 }
-		w.reports["orders-2"] = nil
+	w.With(func() {
+		w.Reports["orders-0"] = func(r *contract.Report) { r.Term = 3 }
+		w.Reports["orders-2"] = nil
 	})
 	awaitReady(t, c)
 	if set, err := get(t.Context(), c.Namespace, c.Name, &appsv1.StatefulSet{}); err != nil || *set.Spec.Replicas != 2 {
@@ -181,7 +182,7 @@ func TestCredentialsAreKeptAndComeBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.with(func() { w.broken["orders-0"] = true })
+	w.With(func() { w.Broken["orders-0"] = true })
 	controlplane.Eventually(t, func(ctx context.Context) error {
 		if _, err := get(ctx, c.Namespace, "orders-app", &corev1.Secret{}); err != nil {
 			return err
@@ -195,8 +196,8 @@ func TestDeletionAppliesNothing(t *testing.T) {
 	c, w, _ := converged(t, 1)
 	plane.Kubectl(t, "delete", "pgc", c.Name, "-n", c.Namespace, "--cascade=foreground", "--wait=false")
 	awaitCondition(t, c, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDeleting)
-	w.with(func() { w.frozen = true })
-	if err := w.collect(t.Context(), childLists()...); err != nil {
+	w.With(func() { w.Frozen = true })
+	if err := w.Collect(t.Context(), childLists()...); err != nil {
 		t.Fatal(err)
 	}
 	quiet(t, c.Namespace)
@@ -226,7 +227,7 @@ func TestDeletionAppliesNothing(t *testing.T) {
 		return nil
 	})
 	// A new cluster of the name adopts the volume and knows whose data is in it.
-	w.with(func() { w.frozen = false })
+	w.With(func() { w.Frozen = false })
 	again := cluster(c.Namespace, c.Name, 1)
 	create(t, again)
 	awaitReady(t, again)
@@ -235,8 +236,8 @@ func TestDeletionAppliesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	var known contract.Config
-	if err := json.Unmarshal([]byte(config.Data[naming.ConfigMapKey]), &known); err != nil || known.SystemID != w.systemID {
-		t.Errorf("system identifier %q, want %q: %v", known.SystemID, w.systemID, err)
+	if err := json.Unmarshal([]byte(config.Data[naming.ConfigMapKey]), &known); err != nil || known.SystemID != w.SystemID {
+		t.Errorf("system identifier %q, want %q: %v", known.SystemID, w.SystemID, err)
 	}
 }
 
@@ -288,8 +289,8 @@ func TestOrderToRestartForSettings(t *testing.T) {
 	c, w, _ := converged(t, 2)
 	pods := podUIDs(t, c)
 	pending := func(r *contract.Report) { r.PendingRestart = []string{"max_connections"} }
-	w.with(func() {
-		w.reports["orders-0"], w.reports["orders-1"] = pending, pending
+	w.With(func() {
+		w.Reports["orders-0"], w.Reports["orders-1"] = pending, pending
 	})
 	for _, instance := range []string{"orders-1", "orders-0"} {
 		var order contract.Order
@@ -308,8 +309,8 @@ func TestOrderToRestartForSettings(t *testing.T) {
 			order = config.Orders[0]
 			return nil
 		})
-		w.with(func() {
-			w.reports[instance] = func(r *contract.Report) { r.LastOrder = order.ID }
+		w.With(func() {
+			w.Reports[instance] = func(r *contract.Report) { r.LastOrder = order.ID }
 		})
 	}
 	awaitReady(t, c)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/test/controlplane"
+	"github.com/acme/pg-operator/test/world"
 )
 
 // requests are the operator's requests about a namespace so far, but for watches.
@@ -60,7 +61,7 @@ func versions(t testing.TB, ctx context.Context, namespace string) map[string]st
 
 func TestConvergesWithFewCalls(t *testing.T) {
 	namespace := plane.Namespace(t)
-	startWorld(t, namespace)
+	world.Start(t, plane, namespace)
 	startOperator(t, namespace)
 	c := cluster(namespace, "orders", 3)
 	create(t, c)
@@ -83,7 +84,7 @@ func TestConvergesWithFewCalls(t *testing.T) {
 
 func TestAtRestNothingIsCalledOrChanged(t *testing.T) {
 	namespace := plane.Namespace(t)
-	startWorld(t, namespace)
+	world.Start(t, plane, namespace)
 	startOperator(t, namespace)
 	c := cluster(namespace, "orders", 2)
 	create(t, c)
@@ -127,7 +128,7 @@ func quiet(t testing.TB, namespace string) {
 
 func TestEveryChildHasOneOwnerEntry(t *testing.T) {
 	namespace := plane.Namespace(t)
-	startWorld(t, namespace)
+	world.Start(t, plane, namespace)
 	startOperator(t, namespace)
 	c := cluster(namespace, "orders", 2)
 	create(t, c)

@@ -19,6 +19,7 @@ import (
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/apis/v1alpha1"
 	"github.com/acme/pg-operator/test/controlplane"
+	"github.com/acme/pg-operator/test/world"
 )
 
 // stalled waits for a trouble and checks that its message names all that helps.
@@ -42,7 +43,7 @@ func TestMissingStorageClass(t *testing.T) {
 	create(t, c)
 	stalled(t, c, v1alpha1.ReasonStorageClassMissing, class, "data-orders-0")
 	create(t, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: "example.com/disk"})
-	startWorld(t, namespace)
+	world.Start(t, plane, namespace)
 	awaitReady(t, c)
 }
 
@@ -60,7 +61,7 @@ func TestQuotaOnVolumes(t *testing.T) {
 	if err := plane.Client.Status().Update(t.Context(), quota); err != nil {
 		t.Fatal(err)
 	}
-	startWorld(t, namespace)
+	world.Start(t, plane, namespace)
 	startOperator(t, namespace)
 	c := cluster(namespace, "orders", 1)
 	create(t, c)
@@ -148,7 +149,7 @@ func TestPodsThatDoNotStart(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			namespace := plane.Namespace(t)
-			w := startWorld(t, namespace)
+			w := world.Start(t, plane, namespace)
 			startOperator(t, namespace)
 			c := cluster(namespace, "orders", 1)
 			create(t, c)
@@ -157,7 +158,7 @@ func TestPodsThatDoNotStart(t *testing.T) {
 				_, err := get(ctx, namespace, "orders-0", pod)
 				return err
 			})
-			w.with(func() { w.frozen = true })
+			w.With(func() { w.Frozen = true })
 			controlplane.Eventually(t, func(ctx context.Context) error {
 				if _, err := get(ctx, namespace, "orders-0", pod); err != nil {
 					return err

@@ -1,4 +1,7 @@
-package ssa_test
+// Package world plays what a bare API server lacks, for tests of the operator:
+// the StatefulSet's controller, the garbage collector's orphans, the volumes,
+// the kubelet, and the agents.
+package world
 
 import (
 	"context"
@@ -12,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -19,29 +23,27 @@ import (
 
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/test/controlplane"
 )
 
-// world plays all that this bed lacks, in one namespace: the StatefulSet's controller, the garbage collector's orphans,
-// the volumes, the kubelet, and the agents.
-type world struct {
+// World is one namespace's.
+type World struct {
 	namespace string
 	client    client.Client
 
 	mu sync.Mutex
-	// reports change what an instance's agent says; nil leaves it.
-	reports map[string]func(*contract.Report)
-	// broken instances are never ready.
-	broken map[string]bool
-	// systemID of all data.
-	systemID string
-	// frozen stops the world.
-	frozen bool
-	// capacity overrides what volumes get.
-	capacity map[string]string
+	// Reports change what an instance's agent says; nil leaves it.
+	Reports map[string]func(*contract.Report)
+	// Broken instances are never ready.
+	Broken map[string]bool
+	// SystemID of all data.
+	SystemID string
+	// Frozen stops the world.
+	Frozen bool
 }
 
-// startWorld runs a world until the test ends.
-func startWorld(t testing.TB, namespace string) *world {
+// Start runs a world until the test ends.
+func Start(t testing.TB, plane *controlplane.ControlPlane, namespace string) *World {
 	t.Helper()
 	config := rest.CopyConfig(plane.Config)
 	config.QPS = -1
@@ -49,9 +51,9 @@ func startWorld(t testing.TB, namespace string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{
-		namespace: namespace, client: own, systemID: "7300000000000000001",
-		reports: map[string]func(*contract.Report){}, broken: map[string]bool{}, capacity: map[string]string{},
+	w := &World{
+		namespace: namespace, client: own, SystemID: "7300000000000000001",
+		Reports: map[string]func(*contract.Report){}, Broken: map[string]bool{},
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -72,18 +74,18 @@ func startWorld(t testing.TB, namespace string) *world {
 	return w
 }
 
-// with changes the world between two turns.
-func (w *world) with(change func()) {
+// With changes the world between two turns.
+func (w *World) With(change func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	change()
 }
 
 // turn does what is due. Errors are of races with the operator; the next turn sees to them.
-func (w *world) turn(ctx context.Context) {
+func (w *World) turn(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.frozen {
+	if w.Frozen {
 		return
 	}
 	sets := &appsv1.StatefulSetList{}
@@ -101,7 +103,7 @@ func (w *world) turn(ctx context.Context) {
 	}
 }
 
-func (w *world) volumes(ctx context.Context) {
+func (w *World) volumes(ctx context.Context) {
 	claims := &corev1.PersistentVolumeClaimList{}
 	if w.client.List(ctx, claims, client.InNamespace(w.namespace)) != nil {
 		return
@@ -117,7 +119,7 @@ func (w *world) volumes(ctx context.Context) {
 		}
 		have := claim.Status.Capacity[corev1.ResourceStorage]
 		want := capacity[corev1.ResourceStorage]
-		if claim.Status.Phase == corev1.ClaimBound && (have.Cmp(want) == 0 || w.capacity[claim.Name] != "") {
+		if claim.Status.Phase == corev1.ClaimBound && have.Cmp(want) == 0 {
 			continue
 		}
 		claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, capacity
@@ -126,7 +128,7 @@ func (w *world) volumes(ctx context.Context) {
 }
 
 // orphan takes a StatefulSet's pods out of its hands, as the garbage collector does before it lets it go.
-func (w *world) orphan(ctx context.Context, set *appsv1.StatefulSet) {
+func (w *World) orphan(ctx context.Context, set *appsv1.StatefulSet) {
 	for _, pod := range w.pods(ctx, set.Namespace) {
 		if !metav1.IsControlledBy(&pod, set) {
 			continue
@@ -140,13 +142,13 @@ func (w *world) orphan(ctx context.Context, set *appsv1.StatefulSet) {
 	_ = w.client.Update(ctx, set)
 }
 
-func (w *world) pods(ctx context.Context, namespace string) []corev1.Pod {
+func (w *World) pods(ctx context.Context, namespace string) []corev1.Pod {
 	list := &corev1.PodList{}
 	_ = w.client.List(ctx, list, client.InNamespace(namespace))
 	return list.Items
 }
 
-func (w *world) statefulSet(ctx context.Context, set *appsv1.StatefulSet) {
+func (w *World) statefulSet(ctx context.Context, set *appsv1.StatefulSet) {
 	names := naming.Cluster(set.Name)
 	pods := w.pods(ctx, set.Namespace)
 	ready := int32(0)
@@ -185,7 +187,7 @@ func setRef(set *appsv1.StatefulSet) metav1.OwnerReference {
 	return *metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
 }
 
-func (w *world) createPod(ctx context.Context, set *appsv1.StatefulSet, name string) {
+func (w *World) createPod(ctx context.Context, set *appsv1.StatefulSet, name string) {
 	template := set.Spec.Template.DeepCopy()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -205,13 +207,13 @@ func (w *world) createPod(ctx context.Context, set *appsv1.StatefulSet, name str
 }
 
 // kubelet runs a pod and its agent, and says whether it is ready.
-func (w *world) kubelet(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod, ordinal int32) bool {
+func (w *World) kubelet(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod, ordinal int32) bool {
 	w.report(ctx, set, pod, ordinal)
 	if pod.Annotations[naming.AnnotationReport] == "" {
 		return false
 	}
 	want := corev1.ConditionTrue
-	if w.broken[pod.Name] {
+	if w.Broken[pod.Name] {
 		want = corev1.ConditionFalse
 	}
 	for _, condition := range pod.Status.Conditions {
@@ -229,19 +231,19 @@ func (w *world) kubelet(ctx context.Context, set *appsv1.StatefulSet, pod *corev
 }
 
 // report is what an agent says of itself: the first instance is the primary.
-func (w *world) report(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod, ordinal int32) {
+func (w *World) report(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod, ordinal int32) {
 	config, err := w.config(ctx, set)
 	if err != nil {
 		return
 	}
 	report := contract.Report{
 		Incarnation: string(pod.UID), Role: contract.RoleReplica, State: contract.StateRunning, Term: 1,
-		SystemID: w.systemID, Timeline: 1, DataVersion: config.Version, SettingsHash: config.SettingsHash,
+		SystemID: w.SystemID, Timeline: 1, DataVersion: config.Version, SettingsHash: config.SettingsHash,
 	}
 	if ordinal == 0 {
 		report.Role = contract.RolePrimary
 	}
-	if change := w.reports[pod.Name]; change != nil {
+	if change := w.Reports[pod.Name]; change != nil {
 		change(&report)
 	}
 	data, err := json.Marshal(report)
@@ -258,7 +260,7 @@ func (w *world) report(ctx context.Context, set *appsv1.StatefulSet, pod *corev1
 	_ = w.client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(naming.FieldManagerInstance))
 }
 
-func (w *world) config(ctx context.Context, set *appsv1.StatefulSet) (contract.Config, error) {
+func (w *World) config(ctx context.Context, set *appsv1.StatefulSet) (contract.Config, error) {
 	config := contract.Config{}
 	object := &corev1.ConfigMap{}
 	key := client.ObjectKey{Namespace: set.Namespace, Name: naming.Cluster(set.Name).ConfigMap()}
@@ -268,17 +270,21 @@ func (w *world) config(ctx context.Context, set *appsv1.StatefulSet) (contract.C
 	return config, json.Unmarshal([]byte(object.Data[naming.ConfigMapKey]), &config)
 }
 
-// collect plays the garbage collector for the children of a cluster that is gone.
-func (w *world) collect(ctx context.Context, lists ...client.ObjectList) error {
+// Collect plays the garbage collector for the children of a cluster that is gone.
+func (w *World) Collect(ctx context.Context, lists ...client.ObjectList) error {
 	for _, list := range lists {
 		if err := w.client.List(ctx, list, client.InNamespace(w.namespace)); err != nil {
 			return err
 		}
-		objects, err := objectsOf(list)
+		objects, err := meta.ExtractList(list)
 		if err != nil {
 			return err
 		}
-		for _, object := range objects {
+		for _, item := range objects {
+			object, ok := item.(client.Object)
+			if !ok {
+				return fmt.Errorf("%T is no object", item)
+			}
 			if owner := metav1.GetControllerOf(object); owner == nil || owner.Kind != "PostgresCluster" {
 				continue
 			}

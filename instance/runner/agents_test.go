@@ -306,6 +306,16 @@ func (s *story) killed(t *testing.T) {
 }
 
 func (s *story) wiped(t *testing.T) {
+	pid := postmaster(t, s.b)
+	if err := os.RemoveAll(s.b.pgdata()); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	s.await(t, 20*time.Second, "the replica is gone", func() bool { return !s.running(s.b.name, replicaRole) })
+	s.await(t, 20*time.Second, "the replica streams again", s.runs(s.b.name, replicaRole))
+	s.replicates(t, "wiped while it ran")
 	s.b.halt()
 	if err := os.RemoveAll(s.b.pgdata()); err != nil {
 		t.Fatal(err)

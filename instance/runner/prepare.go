@@ -114,10 +114,7 @@ func (r *Runner) prepareOnce(ctx context.Context) (prepared bool, err error) {
 
 // lock makes the volume the agent's, finishes what an earlier one began, and recalls what it knew.
 func (r *Runner) lock() error {
-	r.mu.Lock()
-	locked := r.locked
-	r.mu.Unlock()
-	if locked {
+	if r.holdsVolume() {
 		return nil
 	}
 	release, err := r.options.Volume.Lock()
@@ -149,6 +146,12 @@ func (r *Runner) lock() error {
 	return nil
 }
 
+func (r *Runner) holdsVolume() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.locked
+}
+
 func (r *Runner) unlock() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,14 +161,17 @@ func (r *Runner) unlock() {
 	}
 }
 
-// inspect looks at the volume again after a task changed it, also if that was cancelled. The data keeps its old description if it cannot be read.
+// inspect looks at the volume again after a task changed it, also if that was cancelled.
 func (r *Runner) inspect(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), observeTimeout)
 	defer cancel()
+	if !r.holdsVolume() {
+		return
+	}
 	data, err := r.options.Volume.Inspect(ctx, r.programs)
 	if err != nil {
-		r.log.Error(err, "Failed to look at the data volume")
-		return
+		data = agent.Data{Known: true, Problem: fmt.Sprintf("the data volume cannot be read: %v", err)}
+		time.AfterFunc(prepareRetry, func() { r.inspect(ctx) })
 	}
 	r.update(func(f *agent.Facts) { f.Data = data })
 }

@@ -49,16 +49,19 @@ func (r *Runner) launch(ctx context.Context, p *pg.Process, replica bool, ending
 		go r.watchServer(watch, p)
 		<-p.Done()
 		cancel()
-		r.ended(p)
+		if r.ended(p) {
+			r.inspect(ctx)
+		}
 	}()
 }
 
-// ended notes the end of a postmaster, and how soon the next may be started.
-func (r *Runner) ended(p *pg.Process) {
+// ended notes the end of a postmaster, and how soon the next may be started. It tells whether nobody wanted that end;
+// then its data may be the reason, and has to be looked at.
+func (r *Runner) ended(p *pg.Process) (unexpected bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.process != p {
-		return
+		return false
 	}
 	r.process = nil
 	old, ending := r.facts.Server, p.Ending()
@@ -67,8 +70,9 @@ func (r *Runner) ended(p *pg.Process) {
 	defer r.poke()
 	if r.expected {
 		r.facts.Server.LastError = ""
-		return
+		return false
 	}
+	r.facts.Data.Known = false
 	r.log.Info("PostgreSQL ended unexpectedly", "reason", ending)
 	task := agent.TaskStartPrimary
 	if old.Replica {
@@ -76,12 +80,12 @@ func (r *Runner) ended(p *pg.Process) {
 	}
 	if r.starts.at.IsZero() {
 		if r.settingsFailed(ending) {
-			return
+			return true
 		}
 		r.starts.failed++
 		r.facts.Server.Broken = r.starts.failed >= broken
 		r.fail(task, ending)
-		return
+		return true
 	}
 	if time.Since(r.starts.at) > quiet {
 		r.starts.crashed = 0
@@ -91,6 +95,7 @@ func (r *Runner) ended(p *pg.Process) {
 	if r.starts.crashed > 1 {
 		r.fail(task, ending)
 	}
+	return true
 }
 
 // watchServer keeps the facts about a running server.

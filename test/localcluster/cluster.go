@@ -41,7 +41,8 @@ type Cluster struct {
 	kubectl  string
 	socks    string // address of the proxy into the cluster's network
 
-	images sync.Mutex // one build and import at a time
+	building sync.Mutex
+	built    string // reference of the operator's image
 }
 
 // Environment variables that the launcher's command env prints.

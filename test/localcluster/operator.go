@@ -13,9 +13,12 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -39,9 +42,7 @@ const rolloutTimeout = 2 * time.Minute
 // is a digest of the binary, so that a new binary rolls the Deployment and an
 // unchanged one changes nothing.
 func (c *Cluster) DeployOperator(ctx context.Context) error {
-	c.images.Lock()
-	defer c.images.Unlock()
-	reference, err := c.loadOperator(ctx)
+	reference, err := c.operator(ctx)
 	if err != nil {
 		return err
 	}
@@ -95,6 +96,17 @@ func (c *Cluster) OperatorReplicas(ctx context.Context) (int, error) {
 		return 1, err
 	}
 	return int(*deployment.Spec.Replicas), nil
+}
+
+// operator is the image of this checkout's operator on every node. It is built
+// once, so that all tests of a run install the same one.
+func (c *Cluster) operator(ctx context.Context) (reference string, err error) {
+	c.building.Lock()
+	defer c.building.Unlock()
+	if c.built == "" {
+		c.built, err = c.loadOperator(ctx)
+	}
+	return c.built, err
 }
 
 // loadOperator puts the image of this checkout's operator on every node and
@@ -157,8 +169,9 @@ func (c *Cluster) withManifests(reference string, use func(overlay string) error
 	return use(dir)
 }
 
-// operatorReady waits for the Deployment's rollout, and until the API server
-// reaches the webhooks with certificates it trusts: the end of the chain.
+// operatorReady waits for the Deployment's rollout, until one of its processes
+// leads (those of an earlier rollout hand over while they end), and until the
+// API server reaches the webhooks with certificates it trusts.
 func (c *Cluster) operatorReady(ctx context.Context) error {
 	_, err := c.Kubectl(ctx, "rollout", "status", "deployment", OperatorDeployment, "-n", OperatorNamespace, "--timeout="+rolloutTimeout.String())
 	if err != nil {
@@ -172,7 +185,28 @@ func (c *Cluster) operatorReady(ctx context.Context) error {
 		}
 		return probe.Spec.Version != "", "an omitted spec.version is not filled in"
 	})
+	if err != nil {
+		return err
+	}
+	_, err = Wait(ctx, rolloutTimeout, "an operator leads", c.leads)
 	return err
+}
+
+// leads tells whether the leader is a process that stays.
+func (c *Cluster) leads(ctx context.Context) (done bool, seen string) {
+	lease := &coordinationv1.Lease{}
+	key := client.ObjectKey{Namespace: OperatorNamespace, Name: OperatorDeployment}
+	if err := c.Client.Get(ctx, key, lease); err != nil {
+		return false, err.Error()
+	}
+	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
+	// The identity is the pod's name, "_" and something random.
+	key.Name, _, _ = strings.Cut(holder, "_")
+	pod := &corev1.Pod{}
+	if err := c.Client.Get(ctx, key, pod); err != nil {
+		return false, fmt.Sprintf("the leader is %q: %v", holder, err)
+	}
+	return pod.DeletionTimestamp == nil, "the leader is " + holder + ", which ends"
 }
 
 // withoutKinds drops CustomResourceDefinitions from a stream of manifests.

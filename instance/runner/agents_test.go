@@ -388,6 +388,14 @@ func (s *story) outage(t *testing.T) {
 	s.await(t, 20*time.Second, "both run", func() bool {
 		return s.running(s.a.name, primaryRole) && s.running(s.b.name, replicaRole)
 	})
+	// Somebody else's write to the Lease is a conflict for the next renewal, and no more.
+	edited := ""
+	s.do(func() {
+		s.version++
+		edited = strconv.Itoa(s.version)
+		s.lease.Version = edited
+	})
+	s.await(t, 10*time.Second, "the Lease is renewed", func() bool { return s.lease.Version != edited && s.lease.HeldBy() == s.a.name })
 	if postmaster(t, s.a) != pid {
 		t.Error("the primary was restarted")
 	}
@@ -412,6 +420,11 @@ func (s *story) restarted(t *testing.T) {
 }
 
 func (s *story) fenced(t *testing.T) {
+	// A frozen postmaster cannot obey; the fence must not depend on it.
+	frozen := postmaster(t, s.a)
+	if err := syscall.Kill(frozen, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
 	s.do(func() {
 		s.lease.Holder = lease.Identity(cluster.Instance(7), "x")
 		s.lease.Term++

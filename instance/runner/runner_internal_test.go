@@ -1,0 +1,73 @@
+package runner
+
+import (
+	"testing"
+
+	"github.com/go-logr/logr"
+
+	"github.com/acme/pg-operator/instance/contract"
+)
+
+func TestNextOrder(t *testing.T) {
+	restart := func(id, instance string) contract.Order {
+		return contract.Order{ID: id, Instance: instance, Kind: contract.OrderRestart}
+	}
+	for name, tc := range map[string]struct {
+		orders []contract.Order
+		last   string
+		want   string
+	}{
+		"none":                   {},
+		"first":                  {orders: []contract.Order{restart("1", "a")}, want: "1"},
+		"done":                   {orders: []contract.Order{restart("1", "a")}, last: "1"},
+		"another's":              {orders: []contract.Order{restart("1", "b")}},
+		"one more":               {orders: []contract.Order{restart("1", "a"), restart("2", "b"), restart("3", "a")}, last: "1", want: "3"},
+		"two become one":         {orders: []contract.Order{restart("1", "a"), restart("2", "a")}, want: "2"},
+		"newest done":            {orders: []contract.Order{restart("1", "a"), restart("2", "a")}, last: "2"},
+		"last one is forgotten":  {orders: []contract.Order{restart("5", "a")}, last: "4", want: "5"},
+		"kind that is not known": {orders: []contract.Order{{ID: "1", Instance: "a", Kind: "Dance"}}},
+	} {
+		if got := nextOrder(tc.orders, "a", tc.last); got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+// TestSettingsFailed goes through the settings that are tried when PostgreSQL does not start.
+func TestSettingsFailed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		good *goodSettings
+		// want are the hashes in force at each attempt until there is nothing else to try.
+		want []string
+	}{
+		"nothing known to be good": {want: []string{"new", ""}},
+		"others are good":          {good: &goodSettings{Hash: "old"}, want: []string{"new", "old"}},
+		"these are good":           {good: &goodSettings{Hash: "new"}, want: []string{"new"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := New(Options{Instance: "db-0"}, nil, logr.Discard())
+			r.facts.Config = &contract.Config{Version: "17", SettingsHash: "new"}
+			r.memory.Good = tc.good
+			var got []string
+			for more := true; more; more = r.settingsFailed("it did not like them") {
+				_, r.settings.inForce = r.configuration(r.upstreamEndpoint())
+				got = append(got, r.settings.inForce)
+			}
+			if len(got) != len(tc.want) {
+				t.Fatalf("tried %q, want %q", got, tc.want)
+			}
+			for i := range got {
+				if got[i] != tc.want[i] {
+					t.Errorf("tried %q, want %q", got, tc.want)
+				}
+			}
+			if failed := len(r.settings.errors()) > 0; failed != (len(tc.want) > 1) {
+				t.Errorf("errors %q", r.settings.errors())
+			}
+			r.facts.Config.SettingsHash = "newer"
+			if _, hash := r.configuration(r.upstreamEndpoint()); hash != "newer" || len(r.settings.errors()) > 0 {
+				t.Errorf("new settings are not tried: %q, %q", hash, r.settings.errors())
+			}
+		})
+	}
+}

@@ -23,7 +23,7 @@ func findTrouble(
 		return invalidSpec(s), true
 	}
 	for i := range result.Failures {
-		if block, stalled := failureTrouble(&result.Failures[i]); block.Reason != "" {
+		if block, stalled := failureTrouble(s, &result.Failures[i]); block.Reason != "" {
 			return block, stalled
 		}
 	}
@@ -56,7 +56,7 @@ func invalidSpec(s *snapshot.Cluster) decide.Block {
 }
 
 // failureTrouble words a child that could not be applied. What passes by itself is no trouble.
-func failureTrouble(f *outcome.Failure) (block decide.Block, stalled bool) {
+func failureTrouble(s *snapshot.Cluster, f *outcome.Failure) (block decide.Block, stalled bool) {
 	object := fmt.Sprintf("%s %q: ", f.Kind, f.Name)
 	switch f.Class {
 	case outcome.ClassForeign:
@@ -70,7 +70,7 @@ func failureTrouble(f *outcome.Failure) (block decide.Block, stalled bool) {
 	case outcome.ClassForbidden:
 		if f.Kind == "PersistentVolumeClaim" && strings.Contains(f.Message, "resize") {
 			return decide.Block{Reason: v1alpha1.ReasonResizeRefused, Message: object + f.Message +
-				"; set spec.storage back to what is provisioned, or allow the StorageClass to expand volumes"}, true
+				"; set spec.storage back to what is provisioned, or allow " + storageClassOf(s, f.Name) + " to expand volumes"}, true
 		}
 		return decide.Block{Reason: v1alpha1.ReasonForbidden, Message: object + f.Message}, true
 	case outcome.ClassNoKind:
@@ -90,6 +90,16 @@ func failureTrouble(f *outcome.Failure) (block decide.Block, stalled bool) {
 	default:
 		return decide.Block{}, false
 	}
+}
+
+// storageClassOf names the StorageClass of a volume claim as far as it is known.
+func storageClassOf(s *snapshot.Cluster, claim string) string {
+	for _, instance := range s.Instances {
+		if instance.Claim != nil && instance.Claim.Name == claim && instance.Claim.Spec.StorageClassName != nil {
+			return fmt.Sprintf("StorageClass %q", *instance.Claim.Spec.StorageClassName)
+		}
+	}
+	return "the StorageClass"
 }
 
 func storageClassTrouble(s *snapshot.Cluster) decide.Block {

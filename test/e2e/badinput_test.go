@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -125,7 +126,7 @@ func TestTroubles(t *testing.T) {
 			}
 			d.create(trouble.spec)
 			elapsed := d.awaitTrouble(conditionTimeout, trouble.reason, trouble.words(d)...)
-			t.Logf("Said after %s", elapsed.Round(100*1e6))
+			t.Logf("Said after %s", elapsed.Round(100*time.Millisecond))
 			trouble.mend(d)
 			d.awaitReady(readyTimeout)
 			d.execSQL("create table works ()")
@@ -142,7 +143,9 @@ func TestTroubleInUse(t *testing.T) {
 	d.awaitReady(readyTimeout)
 	l := d.write()
 	d.mustPatchSpec(map[string]any{"image": missingImage})
-	t.Logf("Said after %s", d.awaitTrouble(conditionTimeout, v1alpha1.ReasonImagePullFailed, missingImage).Round(100*1e6))
+	// The replica stops in an orderly way before its successor meets the bad image.
+	elapsed := d.awaitTrouble(2*conditionTimeout, v1alpha1.ReasonImagePullFailed, missingImage)
+	t.Logf("Said after %s", elapsed.Round(100*time.Millisecond))
 	d.awaitWrites(l, conditionTimeout) // a replica goes first, so the primary still runs
 	if image := d.pod(0).Spec.Containers[0].Image; image == missingImage {
 		t.Error("the primary was replaced although its replica failed")

@@ -138,7 +138,7 @@ undeploy: $(KUSTOMIZE) ## Delete the operator but not the CRD: PostgresClusters 
 	  $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: run
-run: ## Run the operator on this machine, without webhooks.
+run: ## Run the operator on this machine, without webhooks; no other one may run.
 	@go run . manager --webhooks=false --leader-elect=false --operator-image=$(IMG)
 
 ##@ The local cluster (root on Linux)

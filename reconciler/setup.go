@@ -67,23 +67,21 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// CacheOptions make the cache hold nothing but our own children, without managedFields, and hand out its objects
-// without copying them: whoever reads from it must not change what it gets.
+// CacheOptions make the cache hold PostgresClusters, StorageClasses and of all other kinds nothing but our own children,
+// without managedFields, and hand out its objects without copying them: whoever reads from it must not change what it
+// gets. The filter is the default one because kinds that are named must exist when the operator starts, and
+// cert-manager's may come later.
 func CacheOptions() cache.Options {
-	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{naming.LabelManagedBy: naming.ManagedBy})}
 	shared := true
-	options := cache.Options{
+	everything := cache.ByObject{Label: labels.Everything()}
+	return cache.Options{
 		DefaultTransform:             cache.TransformStripManagedFields(),
 		DefaultUnsafeDisableDeepCopy: &shared,
+		DefaultLabelSelector:         labels.SelectorFromSet(labels.Set{naming.LabelManagedBy: naming.ManagedBy}),
 		ByObject: map[client.Object]cache.ByObject{
-			&appsv1.StatefulSet{}: ours, &corev1.Pod{}: ours, &corev1.PersistentVolumeClaim{}: ours,
-			&cmv1.Certificate{}: ours, metadata(observe.IssuerKind): ours,
+			&v1alpha1.PostgresCluster{}: everything, metadata(observe.StorageClassKind): everything,
 		},
 	}
-	for _, kind := range observe.MetadataKinds {
-		options.ByObject[metadata(kind)] = ours
-	}
-	return options
 }
 
 // SetupWithManager registers the reconciler.

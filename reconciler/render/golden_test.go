@@ -110,3 +110,24 @@ func TestStable(t *testing.T) {
 		}
 	}
 }
+
+// TestOperatorUpgrade proves that another image of the operator alone makes no pod outdated.
+func TestOperatorUpgrade(t *testing.T) {
+	s := sample(t, "orders-db.yaml")
+	plan := decide.Next(s, deciders, now)
+	hash := func(config Config) string {
+		template, err := podTemplate(s, plan, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return template.Annotations[naming.AnnotationTemplateHash]
+	}
+	newer, other := renderers, renderers
+	newer.OperatorImage, other.PostgresUID = "registry.example.com/pg-operator:v2", 1000
+	if hash(newer) != hash(renderers) {
+		t.Error("a new operator image changes the hash of the pod template: every database would restart")
+	}
+	if hash(other) == hash(renderers) {
+		t.Error("a new user id does not change the hash of the pod template: no pod would follow it")
+	}
+}

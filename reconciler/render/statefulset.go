@@ -46,21 +46,27 @@ func statefulSet(
 			WithVolumeClaimTemplates(volumeClaimTemplate(s, plan))), nil
 }
 
-// podTemplate carries its own hash, so that a pod made from an older one is known by its annotation, whatever
-// admission policies change in the pod itself.
+// podTemplate carries a hash of itself, so that a pod made from an older one is known by its annotation, whatever
+// admission policies change in the pod itself. The agent's image is not part of it: an upgrade of the operator
+// restarts no database, and a pod gets the new agent when it is next made.
 func podTemplate(
 	s *snapshot.Cluster, plan decide.Plan, config Config,
 ) (*corev1ac.PodTemplateSpecApplyConfiguration, error) {
-	template := corev1ac.PodTemplateSpec().
-		WithLabels(labels(s)).
-		WithAnnotations(map[string]string{"kubectl.kubernetes.io/default-container": naming.ContainerPostgres}).
-		WithSpec(podSpec(s, plan, config))
-	data, err := json.Marshal(template)
+	hashed := config
+	hashed.OperatorImage = ""
+	data, err := json.Marshal(bareTemplate(s, plan, hashed))
 	if err != nil {
 		return nil, fmt.Errorf("encoding the pod template: %w", err)
 	}
 	sum := sha256.Sum256(data)
-	return template.WithAnnotations(map[string]string{
+	return bareTemplate(s, plan, config).WithAnnotations(map[string]string{
 		naming.AnnotationTemplateHash: hex.EncodeToString(sum[:8]),
 	}), nil
+}
+
+func bareTemplate(s *snapshot.Cluster, plan decide.Plan, config Config) *corev1ac.PodTemplateSpecApplyConfiguration {
+	return corev1ac.PodTemplateSpec().
+		WithLabels(labels(s)).
+		WithAnnotations(map[string]string{"kubectl.kubernetes.io/default-container": naming.ContainerPostgres}).
+		WithSpec(podSpec(s, plan, config))
 }

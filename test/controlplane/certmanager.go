@@ -26,7 +26,11 @@ func (p *ControlPlane) startCertManager() error {
 		return fmt.Errorf("no cert-manager in %s or %s: run `make test-api`, which builds it: %w",
 			p.programs.bin, p.programs.cached, err)
 	}
-	started, err := startProcess(filepath.Join(p.dir, "cert-manager.log"), path, "--kubeconfig", p.Kubeconfig)
+	guarded, err := p.watchdog.guard(path)
+	if err != nil {
+		return err
+	}
+	started, err := startProcess(filepath.Join(p.dir, "cert-manager.log"), guarded, "--kubeconfig", p.Kubeconfig)
 	p.certManager = started
 	return err
 }

@@ -73,6 +73,7 @@ type ControlPlane struct {
 	env         *envtest.Environment
 	programs    programs
 	dir         string
+	watchdog    *watchdog
 	certManager *process
 }
 
@@ -136,15 +137,8 @@ func (p *ControlPlane) start(opts Options) error {
 		ErrorIfCRDPathMissing:    true,
 		CRDDirectoryPaths:        []string{filepath.Join(p.Repository, "config", "crd", "bases"), p.programs.crds},
 	}
-	p.env.ControlPlane.Etcd = &envtest.Etcd{Path: p.programs.path("etcd")}
-	p.env.ControlPlane.Etcd.Configure().Append("unsafe-no-fsync", "true")
-	server := p.env.ControlPlane.GetAPIServer()
-	server.Path = p.programs.path("kube-apiserver")
-	if err := p.configureAudit(server); err != nil {
+	if err := p.configureServers(opts); err != nil {
 		return err
-	}
-	for flag, value := range opts.APIServerFlags {
-		server.Configure().Set(flag, value)
 	}
 	config, err := p.env.Start()
 	if err != nil {
@@ -164,6 +158,33 @@ func (p *ControlPlane) start(opts Options) error {
 	return nil
 }
 
+// configureServers puts the servers under the watchdog's eyes and their files into the control plane's directory.
+func (p *ControlPlane) configureServers(opts Options) error {
+	var err error
+	if p.watchdog, err = startWatchdog(p.dir); err != nil {
+		return err
+	}
+	etcd, server := &envtest.Etcd{DataDir: filepath.Join(p.dir, "etcd-data")}, p.env.ControlPlane.GetAPIServer()
+	p.env.ControlPlane.Etcd = etcd
+	server.CertDir = filepath.Join(p.dir, "apiserver-certs")
+	for _, dir := range []string{etcd.DataDir, server.CertDir} {
+		if err = os.Mkdir(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	if etcd.Path, err = p.watchdog.guard(p.programs.path("etcd")); err != nil {
+		return err
+	}
+	if server.Path, err = p.watchdog.guard(p.programs.path("kube-apiserver")); err != nil {
+		return err
+	}
+	etcd.Configure().Append("unsafe-no-fsync", "true")
+	for flag, value := range opts.APIServerFlags {
+		server.Configure().Set(flag, value)
+	}
+	return p.configureAudit(server)
+}
+
 // Stop ends every process that Start started and removes its files.
 func (p *ControlPlane) Stop() error {
 	var errs []error
@@ -173,7 +194,11 @@ func (p *ControlPlane) Stop() error {
 	if p.env != nil {
 		errs = append(errs, p.env.Stop())
 	}
-	return errors.Join(append(errs, os.RemoveAll(p.dir))...)
+	errs = append(errs, os.RemoveAll(p.dir))
+	if p.watchdog != nil {
+		errs = append(errs, p.watchdog.stop())
+	}
+	return errors.Join(errs...)
 }
 
 // As is a client with the rights of another user.

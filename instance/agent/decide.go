@@ -204,8 +204,8 @@ func (f Facts) begin(task Task, d Decision) Decision {
 		return d
 	}
 	if f.Running != TaskNone {
-		// Fencing waits for nobody, and a new role ends what the old one began.
-		d.Cancel = task == TaskFence || task == TaskTake
+		// Fencing waits for nobody, a new role ends what the old one began, and a question may stay unanswered.
+		d.Cancel = task == TaskFence || task == TaskTake || f.Running == TaskDiagnose
 		return d
 	}
 	d.Do = task

@@ -189,6 +189,10 @@ func TestDecide(t *testing.T) {
 			facts: replicaFacts(), do: agent.TaskConfigure, state: contract.StateNotStreaming,
 			change: func(f *agent.Facts) { f.Server.Streaming, f.Configured = false, false },
 		},
+		"primary moved during a diagnosis": {
+			facts: replicaFacts(), cancel: true, state: contract.StateNotStreaming,
+			change: func(f *agent.Facts) { f.Server.Streaming, f.Configured, f.Running = false, false, agent.TaskDiagnose },
+		},
 		"stop to rewind": {
 			facts: replicaFacts(), do: agent.TaskStop, state: contract.StateStarting, message: "forked",
 			change: func(f *agent.Facts) { f.Diagnosis = agent.Diagnosis{Verdict: agent.VerdictRewind, Detail: "forked"} },

@@ -139,7 +139,9 @@ func (r *Runner) settingsGood() {
 // tells whether there is something else to try. The caller holds mu.
 func (r *Runner) settingsFailed(ending string) bool {
 	good := r.memory.Good
-	if good != nil && good.Hash == r.settings.inForce || r.settings.try == tryDefaults {
+	if r.settings.try == tryDefaults || good != nil && good.Hash == r.settings.inForce {
+		// Something else keeps it from starting: the spec's settings are not to blame, and are the next to be tried.
+		r.settings.try, r.settings.failure = tryWanted, ""
 		return false
 	}
 	if r.settings.try == tryWanted {

@@ -180,9 +180,7 @@ func (f Facts) wait(reason string) Decision {
 
 // start starts PostgreSQL, not faster than it fails.
 func (f Facts) start(task Task, d Decision) Decision {
-	if f.Server.LastError != "" {
-		d.Message = f.Server.LastError
-	}
+	d.Message = orElse(f.Server.LastError, "starts PostgreSQL")
 	if f.Server.Broken {
 		d.State = contract.StateFailed
 	}

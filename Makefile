@@ -75,10 +75,10 @@ vet: ## Run go vet.
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Check the import rules, the API conventions and the rest of .golangci.yaml.
-	@echo "lint: root module"
-	@$(GOLANGCI_LINT) run ./...
-	@echo "lint: test/cluster"
-	@cd test/cluster && $(GOLANGCI_LINT) run --config ../../.golangci.yaml ./...
+	@failed=0; \
+	  echo "lint: root module"; $(GOLANGCI_LINT) run ./... || failed=1; \
+	  echo "lint: test/cluster"; cd test/cluster && $(GOLANGCI_LINT) run --config ../../.golangci.yaml ./... || failed=1; \
+	  exit $$failed
 
 .PHONY: verify
 verify: $(GOLANGCI_LINT) $(GOVULNCHECK) $(KUSTOMIZE) ## Regenerate everything and fail on a difference; lint, go.mod files, known vulnerabilities.
@@ -88,7 +88,7 @@ verify: $(GOLANGCI_LINT) $(GOVULNCHECK) $(KUSTOMIZE) ## Regenerate everything an
 
 .PHONY: build
 build: ## Build bin/pg-operator; VERSION=v1.2.3 names the version.
-	@go build $(if $(VERSION),-ldflags "-X main.version=$(VERSION)") -o bin/pg-operator .
+	@go build $(if $(VERSION),-ldflags "-X $(MODULE)/instance/contract.Version=$(VERSION)") -o bin/pg-operator .
 
 .PHONY: image
 image: build bin/image ## Write the image IMG to bin/pg-operator-image.tar (a Docker archive), without a container engine.

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/acme/pg-operator/instance"
+	"github.com/acme/pg-operator/instance/contract"
 	"github.com/acme/pg-operator/reconciler/manager"
 )
 
@@ -35,11 +35,7 @@ func newRoot() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			version := "(unknown)"
-			if info, ok := debug.ReadBuildInfo(); ok {
-				version = info.Main.Version
-			}
-			_, err := fmt.Fprintf(command.OutOrStdout(), "pg-operator %s (%s)\n", version, runtime.Version())
+			_, err := fmt.Fprintf(command.OutOrStdout(), "pg-operator %s (%s)\n", contract.Version, runtime.Version())
 			return err
 		},
 	})

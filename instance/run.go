@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/instance/contract"
 	"github.com/acme/pg-operator/instance/kube"
 	"github.com/acme/pg-operator/instance/pg"
 	"github.com/acme/pg-operator/instance/runner"
@@ -116,7 +116,7 @@ func containerOptions(ctx context.Context, cluster naming.Cluster, pod kube.Pod)
 		SuperuserPassword: filepath.Join(naming.PathSuperuser, passwordKey),
 		AppPassword:       filepath.Join(naming.PathAppUser, passwordKey),
 		Incarnation:       strings.ToLower(rand.Text()[:12]),
-		AgentVersion:      version(),
+		AgentVersion:      contract.Version,
 		Log:               os.Stdout,
 		Probes:            probes, Status: status,
 	}, nil
@@ -124,12 +124,4 @@ func containerOptions(ctx context.Context, cluster naming.Cluster, pod kube.Pod)
 
 func listen(ctx context.Context, port int) (net.Listener, error) {
 	return (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+strconv.Itoa(port))
-}
-
-// version is the version of this program's module.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
-	}
-	return ""
 }

@@ -67,8 +67,6 @@ const (
 	PortAgentName    = "agent"
 	PortProbe        = 8080
 	PortProbeName    = "probe"
-	PortMetrics      = 9187
-	PortMetricsName  = "metrics"
 )
 
 // Containers, volumes and paths inside an instance's pod.

@@ -68,7 +68,7 @@ func postgresContainer(s *snapshot.Cluster, plan decide.Plan) *corev1ac.Containe
 		).
 		WithPorts(
 			port(naming.PortPostgresName, naming.PortPostgres), port(naming.PortAgentName, naming.PortAgent),
-			port(naming.PortProbeName, naming.PortProbe), port(naming.PortMetricsName, naming.PortMetrics),
+			port(naming.PortProbeName, naming.PortProbe),
 		).
 		WithStartupProbe(probe("/startupz", startupPeriodSeconds, startupFailures)).
 		WithLivenessProbe(probe("/livez", livenessPeriodSeconds, livenessFailures)).

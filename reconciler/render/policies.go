@@ -36,7 +36,7 @@ func networkPolicy(s *snapshot.Cluster) *networkingv1ac.NetworkPolicyApplyConfig
 			WithPolicyTypes(networkingv1.PolicyTypeIngress).
 			WithIngress(
 				networkingv1ac.NetworkPolicyIngressRule().WithPorts(
-					policyPort(naming.PortPostgres), policyPort(naming.PortProbe), policyPort(naming.PortMetrics)),
+					policyPort(naming.PortPostgres), policyPort(naming.PortProbe)),
 				networkingv1ac.NetworkPolicyIngressRule().
 					WithPorts(policyPort(naming.PortAgent)).
 					WithFrom(networkingv1ac.NetworkPolicyPeer().WithPodSelector(instanceSelector(s)))))

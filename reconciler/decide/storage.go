@@ -48,6 +48,11 @@ func (p *Plan) claim(s *snapshot.Cluster, instance snapshot.Instance, ordinal in
 		Owned:            s.Object.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete,
 	}
 	if instance.Claim == nil {
+		if claim.StorageClassName == nil && s.DefaultStorageClass != "" {
+			// Named from the beginning: naming it later, as below, would be a second write, just when the controller
+			// that binds the volume writes too and would have to try again.
+			claim.StorageClassName = &s.DefaultStorageClass
+		}
 		return claim
 	}
 	// The class of a volume is fixed, also that of one kept from an earlier cluster.

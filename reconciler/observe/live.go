@@ -33,14 +33,26 @@ func (o *Observer) StorageClasses(ctx context.Context, s *snapshot.Cluster) erro
 	if err := o.Cache.List(ctx, &list); err != nil {
 		return fmt.Errorf("listing StorageClasses: %w", err)
 	}
+	var chosen *metav1.PartialObjectMetadata
 	for i := range list.Items {
 		class := &list.Items[i]
 		s.StorageClasses = append(s.StorageClasses, class.Name)
-		if class.Annotations[annotationDefaultClass] == "true" {
-			s.DefaultStorageClass = class.Name
+		if class.Annotations[annotationDefaultClass] == "true" && (chosen == nil || newer(class, chosen)) {
+			chosen = class
 		}
 	}
+	if chosen != nil {
+		s.DefaultStorageClass = chosen.Name
+	}
 	return nil
+}
+
+// newer is how the API server chooses among several default classes.
+func newer(a, b *metav1.PartialObjectMetadata) bool {
+	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.Name < b.Name
+	}
+	return b.CreationTimestamp.Before(&a.CreationTimestamp)
 }
 
 // refusalPeriod is how often events of one cluster are read at most.
@@ -101,6 +113,11 @@ func (o *Observer) readRefusals(ctx context.Context, s *snapshot.Cluster) ([]sna
 			found = append(found, snapshot.Refusal{Object: "Pod", Message: cause(event.Message)})
 		}
 	}
+	pull, err := o.failedPull(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, pull...)
 	claims := map[types.UID]string{}
 	for _, instance := range s.Instances {
 		if instance.Claim != nil && instance.Claim.Status.Phase == corev1.ClaimPending {
@@ -111,7 +128,8 @@ func (o *Observer) readRefusals(ctx context.Context, s *snapshot.Cluster) ([]sna
 		return found, nil
 	}
 	event, err := o.latest(ctx, s.Object.Namespace, "PersistentVolumeClaim", "ProvisioningFailed", func(event *corev1.Event) bool {
-		return claims[event.InvolvedObject.UID] != ""
+		// A conflict of two writers is tried again at once and tells nobody anything.
+		return claims[event.InvolvedObject.UID] != "" && !strings.Contains(event.Message, conflictText)
 	})
 	if err != nil || event == nil {
 		return found, err
@@ -121,6 +139,38 @@ func (o *Observer) readRefusals(ctx context.Context, s *snapshot.Cluster) ([]sna
 		Message: event.Message,
 	}), nil
 }
+
+// conflictText is in every answer of the API server to a writer that was too late.
+const conflictText = "the object has been modified"
+
+// failedPull is the latest image that could not be pulled for a pod that waits. The kubelet says so in an event at
+// once, but in the pod's status only when it tries again, 10 to 15 seconds later.
+func (o *Observer) failedPull(ctx context.Context, s *snapshot.Cluster) ([]snapshot.Refusal, error) {
+	waiting := map[types.UID]bool{}
+	for _, instance := range s.Instances {
+		if instance.Waiting() {
+			waiting[instance.Pod.UID] = true
+		}
+	}
+	if len(waiting) == 0 {
+		return nil, nil
+	}
+	event, err := o.latest(ctx, s.Object.Namespace, "Pod", "Failed", func(event *corev1.Event) bool {
+		return waiting[event.InvolvedObject.UID] && strings.HasPrefix(event.Message, pullFailure)
+	})
+	if err != nil || event == nil {
+		return nil, err
+	}
+	// The rest of the text holds addresses and ports that change.
+	image, _, _ := strings.Cut(strings.TrimPrefix(event.Message, pullFailure), `"`)
+	_, container, _ := strings.Cut(event.InvolvedObject.FieldPath, "{") // spec.containers{postgres}
+	return []snapshot.Refusal{{
+		Object: fmt.Sprintf("Pod %q, container %s", event.InvolvedObject.Name, strings.TrimSuffix(container, "}")), Image: image,
+	}}, nil
+}
+
+// pullFailure begins the kubelet's event; the image and a quote follow.
+const pullFailure = `Failed to pull image "`
 
 func (o *Observer) latest(
 	ctx context.Context, namespace, kind, reason string, match func(*corev1.Event) bool,

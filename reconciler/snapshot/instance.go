@@ -30,6 +30,14 @@ func (i Instance) Running() bool {
 	return ok && state.State.Running != nil
 }
 
+// Waiting says that the pod is on a node, its postgres container is not started yet, and the kubelet's status does not
+// say what keeps it.
+func (i Instance) Waiting() bool {
+	status, ok := i.container(naming.ContainerPostgres)
+	waiting := status.State.Waiting
+	return ok && waiting != nil && !i.Terminating() && (waiting.Reason == "PodInitializing" || waiting.Reason == "ContainerCreating")
+}
+
 // Failed says that the agent cannot go on without help.
 func (i Instance) Failed() bool {
 	return i.Report != nil && i.Report.State == contract.StateFailed

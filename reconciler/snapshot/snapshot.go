@@ -57,6 +57,8 @@ type Refusal struct {
 	Object string
 	// Message of that controller.
 	Message string
+	// Image that could not be pulled; Message is empty then.
+	Image string
 }
 
 // Instance is what was observed of one instance.
@@ -210,15 +212,16 @@ func (c *Cluster) Sort() {
 	slices.SortFunc(c.Certificates, func(a, b *cmv1.Certificate) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Missing says that fewer pods or bound volumes exist than wanted, and so that another controller may have something
-// to say about it.
+// Missing says that fewer pods or bound volumes exist than wanted, or that a pod waits for its container, and so that
+// another controller or the kubelet may have something to say about it.
 func (c *Cluster) Missing(replicas int32) bool {
 	if c.StatefulSet == nil {
 		return false
 	}
 	for ordinal := range replicas {
 		instance, ok := c.Instance(ordinal)
-		if !ok || instance.Pod == nil || instance.Claim == nil || instance.Claim.Status.Phase != corev1.ClaimBound {
+		if !ok || instance.Pod == nil || instance.Claim == nil || instance.Claim.Status.Phase != corev1.ClaimBound ||
+			instance.Waiting() {
 			return true
 		}
 	}

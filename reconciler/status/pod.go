@@ -63,8 +63,7 @@ func containerTrouble(pod *corev1.Pod, container *corev1.ContainerStatus) decide
 	where := fmt.Sprintf("Pod %q, container %s: ", pod.Name, container.Name)
 	switch waiting.Reason {
 	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError":
-		return decide.Block{Reason: v1alpha1.ReasonImagePullFailed, Message: fmt.Sprintf(
-			"%simage %q cannot be pulled: check its name, and that the nodes may pull it", where, imageOf(pod, container))}
+		return decide.Block{Reason: v1alpha1.ReasonImagePullFailed, Message: where + unpullable(imageOf(pod, container))}
 	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
 		return decide.Block{Reason: v1alpha1.ReasonInstanceFailed, Message: where + "cannot be created: " + firstLine(waiting.Message)}
 	case "CrashLoopBackOff":
@@ -78,6 +77,10 @@ func containerTrouble(pod *corev1.Pod, container *corev1.ContainerStatus) decide
 		return decide.Block{Reason: v1alpha1.ReasonInstanceFailed, Message: where + message}
 	}
 	return decide.Block{}
+}
+
+func unpullable(image string) string {
+	return fmt.Sprintf("image %q cannot be pulled: check its name, and that the nodes may pull it", image)
 }
 
 // imageOf is the image as the pod names it; the status may show a resolved form.

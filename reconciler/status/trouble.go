@@ -122,21 +122,24 @@ func storageClassTrouble(s *snapshot.Cluster) decide.Block {
 	return decide.Block{}
 }
 
-// refusalTrouble words what other controllers could not create for us.
+// refusalTrouble words the first thing that other controllers could not create for us.
 func refusalTrouble(s *snapshot.Cluster) decide.Block {
-	for _, refusal := range s.Refusals {
-		reason := v1alpha1.ReasonForbidden
-		switch {
-		case strings.HasPrefix(refusal.Object, "PersistentVolumeClaim"):
-			reason = v1alpha1.ReasonVolumeNotBound
-		case outcome.QuotaText(refusal.Message):
-			reason = v1alpha1.ReasonQuotaExceeded
-		case !strings.Contains(refusal.Message, "forbidden"):
-			reason = v1alpha1.ReasonInstanceFailed
-		}
-		return decide.Block{Reason: reason, Message: refusal.Object + ": " + refusal.Message}
+	if len(s.Refusals) == 0 {
+		return decide.Block{}
 	}
-	return decide.Block{}
+	refusal, reason := s.Refusals[0], v1alpha1.ReasonForbidden
+	if refusal.Image != "" {
+		return decide.Block{Reason: v1alpha1.ReasonImagePullFailed, Message: refusal.Object + ": " + unpullable(refusal.Image)}
+	}
+	switch {
+	case strings.HasPrefix(refusal.Object, "PersistentVolumeClaim"):
+		reason = v1alpha1.ReasonVolumeNotBound
+	case outcome.QuotaText(refusal.Message):
+		reason = v1alpha1.ReasonQuotaExceeded
+	case !strings.Contains(refusal.Message, "forbidden"):
+		reason = v1alpha1.ReasonInstanceFailed
+	}
+	return decide.Block{Reason: reason, Message: refusal.Object + ": " + refusal.Message}
 }
 
 // claimTrouble words volumes that could not be grown.

@@ -34,7 +34,7 @@ var rights = sync.OnceValue(func() error {
 		return err
 	}
 	role := &rbacv1.ClusterRole{}
-	for _, document := range strings.Split(string(data), "\n---\n") {
+	for document := range strings.SplitSeq(string(data), "\n---\n") {
 		if strings.Contains(document, "kind: ClusterRole\n") {
 			if err := yaml.Unmarshal([]byte(document), role); err != nil {
 				return err

@@ -60,9 +60,9 @@ func warnReplicas(s *spec) string {
 	case s.Replicas == nil:
 		return ""
 	case *s.Replicas == 1:
-		return "spec.replicas: 1 has no replica to fail over to; use 3 to survive the loss of a node"
+		return "spec.replicas: 1 keeps the data on one volume only, and is away while its node is; use 3 for copies on other nodes"
 	case *s.Replicas == 2:
-		return "spec.replicas: 2 leaves no replica after one is lost, and fails over only while the API server answers; use 3"
+		return "spec.replicas: 2 leaves a single copy after one is lost; use 3"
 	default:
 		return ""
 	}

@@ -29,17 +29,17 @@ type Case struct {
 // All is the table, by name of the case.
 var All = map[string]Case{
 	"seed manifest": {New: `{replicas: 3, version: "16", storage: 20Gi}`},
-	"nothing set":   {New: `{}`, Warns: "spec.replicas: 1 has no replica"},
+	"nothing set":   {New: `{}`, Warns: "spec.replicas: 1 keeps the data on one volume"},
 
-	"replicas 1":        {New: `{replicas: 1}`, Warns: "spec.replicas: 1 has no replica"},
-	"replicas 2":        {New: `{replicas: 2}`, Warns: "spec.replicas: 2 leaves no replica"},
+	"replicas 1":        {New: `{replicas: 1}`, Warns: "spec.replicas: 1 keeps the data on one volume"},
+	"replicas 2":        {New: `{replicas: 2}`, Warns: "spec.replicas: 2 leaves a single copy"},
 	"replicas 5":        {New: `{replicas: 5}`},
 	"replicas 0":        {New: `{replicas: 0}`, Refused: []string{"spec.replicas"}},
 	"replicas 6":        {New: `{replicas: 6}`, Refused: []string{"spec.replicas"}},
 	"replicas negative": {New: `{replicas: -1}`, Refused: []string{"spec.replicas"}},
 	"replicas to 9":     {Old: `{replicas: 3}`, New: `{replicas: 9}`, Refused: []string{"spec.replicas"}},
 	"replicas up":       {Old: `{replicas: 1}`, New: `{replicas: 3}`},
-	"replicas down":     {Old: `{replicas: 3}`, New: `{replicas: 1}`, Warns: "spec.replicas: 1 has no replica"},
+	"replicas down":     {Old: `{replicas: 3}`, New: `{replicas: 1}`, Warns: "spec.replicas: 1 keeps the data on one volume"},
 
 	"version 15":      {New: `{replicas: 3, version: "15"}`},
 	"version 18":      {New: `{replicas: 3, version: "18"}`},

@@ -70,11 +70,11 @@ func operatorOptions() reconciler.Options {
 // startOperator runs the reconciler until the test ends or stop is called.
 func startOperator(t testing.TB, namespace string) *operator {
 	t.Helper()
-	return startOperatorAs(t, namespace, func(*rest.Config) {})
+	return startOperatorWith(t, namespace, func(*rest.Config, *ctrl.Options) {})
 }
 
-// startOperatorAs runs the reconciler with another connection.
-func startOperatorAs(t testing.TB, namespace string, change func(*rest.Config)) *operator {
+// startOperatorWith runs the reconciler with another connection or other options.
+func startOperatorWith(t testing.TB, namespace string, change func(*rest.Config, *ctrl.Options)) *operator {
 	t.Helper()
 	for _, prepare := range []func() error{rights, storageClasses} {
 		if err := prepare(); err != nil {
@@ -94,7 +94,7 @@ func startOperatorAs(t testing.TB, namespace string, change func(*rest.Config)) 
 	}
 	managerOptions.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}}
 	options := operatorOptions()
-	change(restConfig)
+	change(restConfig, &managerOptions)
 	mgr, err := ctrl.NewManager(restConfig, managerOptions)
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/acme/pg-operator/apis/naming"
@@ -202,7 +203,7 @@ func TestMissingRights(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: poor.Name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: poor.Name}},
 	})
-	startOperatorAs(t, namespace, func(config *rest.Config) { config.Impersonate.UserName = poor.Name })
+	startOperatorWith(t, namespace, func(config *rest.Config, _ *ctrl.Options) { config.Impersonate.UserName = poor.Name })
 	c := cluster(namespace, "orders", 1)
 	create(t, c)
 	stalled(t, c, v1alpha1.ReasonForbidden, "Service", "create")

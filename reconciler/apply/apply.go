@@ -320,7 +320,7 @@ func (p *Pass) stored(r request, answer *unstructured.Unstructured) {
 	}
 	p.memory.applied[r.key] = applied{
 		uid: answer.GetUID(), rv: answer.GetResourceVersion(), hash: r.hash, settings: settings(answer), at: p.now(),
-		seen: change == outcome.Unchanged,
+		seen: r.live != nil,
 	}
 	p.Result.Add(r.key, change)
 }

@@ -103,13 +103,17 @@ func (o *Observer) Refusals(ctx context.Context, s *snapshot.Cluster, now time.T
 func (o *Observer) readRefusals(ctx context.Context, s *snapshot.Cluster) ([]snapshot.Refusal, error) {
 	var found []snapshot.Refusal
 	if s.StatefulSet != nil && podsMissing(s) {
-		event, err := o.latest(ctx, s.Object.Namespace, "StatefulSet", "FailedCreate", func(event *corev1.Event) bool {
-			return event.InvolvedObject.UID == s.StatefulSet.UID
+		event, err := o.latest(ctx, s.Object.Namespace, client.MatchingFields{
+			"involvedObject.kind": "StatefulSet", "involvedObject.name": s.StatefulSet.Name,
+		}, func(event *corev1.Event) bool {
+			// A pod that could be created since then makes an older failure void.
+			return event.InvolvedObject.UID == s.StatefulSet.UID && !strings.Contains(event.Message, conflictText) &&
+				(event.Reason == eventFailedCreate || event.Reason == eventSuccessfulCreate)
 		})
 		if err != nil {
 			return nil, err
 		}
-		if event != nil {
+		if event != nil && event.Reason == eventFailedCreate {
 			found = append(found, snapshot.Refusal{Object: "Pod", Message: cause(event.Message)})
 		}
 	}
@@ -127,7 +131,9 @@ func (o *Observer) readRefusals(ctx context.Context, s *snapshot.Cluster) ([]sna
 	if len(claims) == 0 {
 		return found, nil
 	}
-	event, err := o.latest(ctx, s.Object.Namespace, "PersistentVolumeClaim", "ProvisioningFailed", func(event *corev1.Event) bool {
+	event, err := o.latest(ctx, s.Object.Namespace, client.MatchingFields{
+		"involvedObject.kind": "PersistentVolumeClaim", "reason": "ProvisioningFailed",
+	}, func(event *corev1.Event) bool {
 		// A conflict of two writers is tried again at once and tells nobody anything.
 		return claims[event.InvolvedObject.UID] != "" && !strings.Contains(event.Message, conflictText)
 	})
@@ -139,6 +145,12 @@ func (o *Observer) readRefusals(ctx context.Context, s *snapshot.Cluster) ([]sna
 		Message: event.Message,
 	}), nil
 }
+
+// The reasons of the StatefulSet controller's events about its pods.
+const (
+	eventFailedCreate     = "FailedCreate"
+	eventSuccessfulCreate = "SuccessfulCreate"
+)
 
 // conflictText is in every answer of the API server to a writer that was too late.
 const conflictText = "the object has been modified"
@@ -155,7 +167,9 @@ func (o *Observer) failedPull(ctx context.Context, s *snapshot.Cluster) ([]snaps
 	if len(waiting) == 0 {
 		return nil, nil
 	}
-	event, err := o.latest(ctx, s.Object.Namespace, "Pod", "Failed", func(event *corev1.Event) bool {
+	event, err := o.latest(ctx, s.Object.Namespace, client.MatchingFields{
+		"involvedObject.kind": "Pod", "reason": "Failed",
+	}, func(event *corev1.Event) bool {
 		return waiting[event.InvolvedObject.UID] && strings.HasPrefix(event.Message, pullFailure)
 	})
 	if err != nil || event == nil {
@@ -173,11 +187,10 @@ func (o *Observer) failedPull(ctx context.Context, s *snapshot.Cluster) ([]snaps
 const pullFailure = `Failed to pull image "`
 
 func (o *Observer) latest(
-	ctx context.Context, namespace, kind, reason string, match func(*corev1.Event) bool,
+	ctx context.Context, namespace string, fields client.MatchingFields, match func(*corev1.Event) bool,
 ) (*corev1.Event, error) {
 	events := corev1.EventList{}
-	err := o.Live.List(ctx, &events, client.InNamespace(namespace),
-		client.MatchingFields{"involvedObject.kind": kind, "reason": reason})
+	err := o.Live.List(ctx, &events, client.InNamespace(namespace), fields)
 	if err != nil {
 		return nil, fmt.Errorf("listing events: %w", err)
 	}

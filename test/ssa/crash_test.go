@@ -105,8 +105,8 @@ func TestCrashAtAnyWriteEndsInTheSameState(t *testing.T) {
 					m.left.Store(at)
 					o := startOperatorWith(t, namespace, func(_ *rest.Config, options *ctrl.Options) {
 						options.NewClient = func(config *rest.Config, clientOptions client.Options) (client.Client, error) {
-							real, err := client.New(config, clientOptions)
-							m.Client = real
+							inner, err := client.New(config, clientOptions)
+							m.Client = inner
 							return m, err
 						}
 					})

@@ -44,6 +44,11 @@ func Instance(identity string) string {
 // HeldBy is the instance that holds the Lease, empty if none does.
 func (l Lease) HeldBy() string { return Instance(l.Holder) }
 
+// Same tells whether nothing changed on which a verdict depends.
+func (l Lease) Same(other Lease) bool {
+	return l.Holder == other.Holder && l.Term == other.Term && l.SystemID == other.SystemID
+}
+
 // Taken is the Lease as the incarnation identity takes it, in a new term.
 func (l Lease) Taken(identity string) Lease {
 	l.Holder = identity

@@ -108,10 +108,13 @@ func (k *keeper) look(ctx context.Context) (holder string, err error) {
 	return k.last.Holder, err
 }
 
-// Take takes the Lease as it was last read, or learns that somebody else did.
-func (k *keeper) Take(ctx context.Context) error {
+// Take takes the Lease if it still is as it was when that was decided, or learns that it is not.
+func (k *keeper) Take(ctx context.Context, decided lease.Lease) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if !k.last.Same(decided) {
+		return nil // The main loop was told, and decides again.
+	}
 	err := k.write(ctx, k.last.Taken(k.identity))
 	if errors.Is(err, kube.ErrConflict) {
 		return k.read(ctx)
@@ -175,7 +178,7 @@ func (k *keeper) annotate(l lease.Lease) lease.Lease {
 
 // learn tells the main loop what the Lease says, if that is news.
 func (k *keeper) learn(l lease.Lease) {
-	news := !k.known || l.Holder != k.last.Holder || l.Term != k.last.Term || l.SystemID != k.last.SystemID
+	news := !k.known || !l.Same(k.last)
 	k.last, k.known = l, true
 	if !news {
 		return

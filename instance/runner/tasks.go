@@ -7,6 +7,7 @@ import (
 
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/instance/agent"
+	"github.com/acme/pg-operator/instance/lease"
 	"github.com/acme/pg-operator/instance/pg"
 )
 
@@ -20,8 +21,9 @@ const (
 func (r *Runner) begin(ctx context.Context, d agent.Decision) {
 	ctx, cancel := context.WithCancel(ctx)
 	r.facts.Running, r.cancelTask = d.Do, cancel
+	decided := r.facts.Lease
 	go func() {
-		err := r.carryOut(ctx, d.Do)
+		err := r.carryOut(ctx, d.Do, decided)
 		cancelled := ctx.Err() != nil
 		cancel()
 		r.mu.Lock()
@@ -65,10 +67,11 @@ func (r *Runner) fail(task agent.Task, message string) {
 	})
 }
 
-func (r *Runner) carryOut(ctx context.Context, task agent.Task) error {
+// carryOut does a task that was decided on while the Lease was as given.
+func (r *Runner) carryOut(ctx context.Context, task agent.Task, decided lease.Lease) error {
 	switch task {
 	case agent.TaskTake:
-		return r.keeper.Take(ctx)
+		return r.keeper.Take(ctx, decided)
 	case agent.TaskBootstrap:
 		return r.bootstrap(ctx)
 	case agent.TaskClone:

@@ -1,0 +1,128 @@
+package runner
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/acme/pg-operator/instance/agent"
+	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/instance/kube"
+	"github.com/acme/pg-operator/instance/lease"
+	"github.com/acme/pg-operator/postgres"
+)
+
+// leaseKube is an API server with nothing but a Lease.
+type leaseKube struct {
+	Kube
+	mu     sync.Mutex
+	lease  lease.Lease
+	writes int
+}
+
+func (k *leaseKube) Lease(context.Context) (lease.Lease, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.lease, nil
+}
+
+func (k *leaseKube) UpdateLease(_ context.Context, l lease.Lease, _ time.Duration) (lease.Lease, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if l.Version != k.lease.Version {
+		return lease.Lease{}, kube.ErrConflict
+	}
+	k.writes++
+	l.Version = strconv.Itoa(k.writes)
+	k.lease = l
+	return l, nil
+}
+
+// edit is a write of somebody else's.
+func (k *leaseKube) edit(change func(l *lease.Lease)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	change(&k.lease)
+	k.lease.Version += "+"
+}
+
+// adopter is an agent with a former primary's data, which is to take a Lease that is free.
+func adopter(t *testing.T, api *leaseKube) *Runner {
+	t.Helper()
+	r := New(Options{Cluster: "db", Instance: "db-0", Incarnation: "me"}, api, logr.Discard())
+	r.facts.Config = &contract.Config{Version: "17", Members: []string{"db-0", "db-1"}, LeaseDurationSeconds: 10}
+	r.facts.Programs = postgres.ServerVersion{Major: "17"}
+	r.facts.Data = agent.Data{Known: true, Major: "17", Data: lease.Data{Present: true, SystemID: "7"}}
+	if _, err := r.keeper.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// finish waits for the running task's end.
+func (r *Runner) finish(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		r.mu.Lock()
+		running := r.facts.Running
+		r.mu.Unlock()
+		if running == agent.TaskNone {
+			return
+		}
+		select {
+		case <-r.wake:
+		case <-ctx.Done():
+			t.Fatalf("task %s does not end", running)
+		}
+	}
+}
+
+// TestTake has the Lease change between the decision to take it and the attempt.
+func TestTake(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(l *lease.Lease)
+		// reread: the change was read before the attempt, so that its version is the right one.
+		reread bool
+		taken  bool
+	}{
+		"unchanged":                   {taken: true},
+		"taken by another":            {change: func(l *lease.Lease) { l.Holder, l.Term = "db-1_x", 1 }},
+		"taken by another, and known": {change: func(l *lease.Lease) { l.Holder, l.Term = "db-1_x", 1 }, reread: true},
+		"taken and emptied, known":    {change: func(l *lease.Lease) { l.Term = 1 }, reread: true},
+		"another database, known":     {change: func(l *lease.Lease) { l.SystemID = "8" }, reread: true},
+		"touched":                     {change: func(*lease.Lease) {}},
+		"touched, and known":          {change: func(*lease.Lease) {}, reread: true, taken: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := &leaseKube{lease: lease.Lease{Version: "first"}}
+			r := adopter(t, api)
+			r.keeper.mu.Lock() // Holds the attempt up.
+			r.step(t.Context())
+			if r.decision.Do != agent.TaskTake {
+				t.Fatalf("decided %+v", r.decision)
+			}
+			if tc.change != nil {
+				api.edit(tc.change)
+			}
+			if tc.reread {
+				if err := r.keeper.read(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.keeper.mu.Unlock()
+			r.finish(t)
+			if taken := api.lease.Holder == "db-0_me"; taken != tc.taken || api.writes > 0 != tc.taken {
+				t.Errorf("the Lease is %+v after %d writes", api.lease, api.writes)
+			}
+			if !r.facts.Lease.Same(api.lease) || len(r.facts.Failed.Message) > 0 {
+				t.Errorf("the agent believes %+v (%+v), the Lease is %+v", r.facts.Lease, r.facts.Failed, api.lease)
+			}
+		})
+	}
+}

@@ -92,8 +92,6 @@ type Data struct {
 	Major string
 	// Timeline of its last checkpoint.
 	Timeline postgres.Timeline
-	// Torn: a rewind was begun and not ended; only a clone helps.
-	Torn bool
 }
 
 // Endpoint is where an instance is reached.

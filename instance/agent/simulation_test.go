@@ -101,7 +101,8 @@ func (s *simulated) step(t *rapid.T, i *simulatedInstance, fails bool) {
 	if fails && d.Do != agent.TaskFence {
 		i.facts.Failed = agent.Failure{Task: d.Do, Message: "it was made to fail", Count: i.facts.Failed.Count + 1, Waiting: true}
 		if d.Do == agent.TaskRewind {
-			i.facts.Data.Torn = true
+			// As pg.Volume.Rewind leaves it.
+			i.facts.Data.Torn, i.facts.Data.Replica = true, false
 		}
 		return
 	}
@@ -115,6 +116,9 @@ func (s *simulated) carryOut(t *rapid.T, i *simulatedInstance, d agent.Decision)
 	alive := primary != nil && primary.facts.Server.Up && !primary.facts.Server.Replica
 	switch d.Do {
 	case agent.TaskTake:
+		if f.Data.Torn {
+			t.Fatalf("%s takes the Lease with torn data", f.Self)
+		}
 		if f.Lease.Version == s.lease.Version {
 			s.write(f.Lease.Taken(lease.Identity(f.Self, f.Incarnation)))
 		}

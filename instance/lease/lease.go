@@ -65,7 +65,13 @@ type Data struct {
 	SystemID string
 	// Replica tells that it was a copy that followed a primary when last used.
 	Replica bool
+	// Torn tells that a rewind was begun and not ended: it is nobody's data, and only a clone helps. Meanwhile nothing
+	// else may tell that it was a replica's.
+	Torn bool
 }
+
+// Primary tells whether the data is a primary's, all of it.
+func (d Data) Primary() bool { return d.Present && !d.Replica && !d.Torn }
 
 // Facts are what a verdict depends on.
 type Facts struct {
@@ -146,7 +152,7 @@ func (f Facts) decideAlone() (Verdict, string) {
 	if f.Leading {
 		return Hold, "the API server does not answer, and no other instance was there when the database was started"
 	}
-	if len(f.Members) == 1 && f.Members[0] == f.Self && f.Data.Present && !f.Data.Replica {
+	if len(f.Members) == 1 && f.Members[0] == f.Self && f.Data.Primary() {
 		return Hold, "the API server does not answer, but no other instance exists"
 	}
 	return Wait, "waits for the API server, to learn which instance is the primary"
@@ -160,8 +166,10 @@ func (f Facts) decideFree() (Verdict, string) {
 		return Take, "nobody else took the Lease from this primary"
 	case f.Lease.Term > 0:
 		return Wait, "nobody holds the Lease; the former primary has to take it again"
-	case f.Data.Present && !f.Data.Replica:
+	case f.Data.Primary():
 		return Take, "adopts the database on its volume"
+	case f.Data.Torn:
+		return Wait, "waits for a primary to clone from: the volume's data was being rewound and is not complete"
 	case f.Data.Present:
 		return Wait, "waits for a primary: the volume holds a replica's copy, which is not promoted without a vote"
 	case expected != "":

@@ -11,6 +11,7 @@ func TestDecide(t *testing.T) {
 	members := []string{"db-0", "db-1"}
 	primary := lease.Data{Present: true, SystemID: "7"}
 	replica := lease.Data{Present: true, SystemID: "7", Replica: true}
+	torn := lease.Data{Present: true, SystemID: "7", Torn: true}
 	held := func(holder string) lease.Lease { return lease.Lease{Holder: holder, Term: 3, SystemID: "7"} }
 	for name, tc := range map[string]struct {
 		self     string
@@ -39,6 +40,8 @@ func TestDecide(t *testing.T) {
 		"adopts":                          {self: "db-0", systemID: "7", data: primary, want: lease.Take, reason: "adopts"},
 		"adopts, not known yet":           {self: "db-1", data: primary, want: lease.Take, reason: "adopts"},
 		"replica's copy is not adopted":   {self: "db-0", systemID: "7", data: replica, want: lease.Wait, reason: "not promoted"},
+		"torn data is not adopted":        {self: "db-1", systemID: "7", data: torn, want: lease.Wait, reason: "rewound"},
+		"no API, alone, torn":             {self: "db-0", unknown: true, members: []string{"db-0"}, data: torn, want: lease.Wait},
 		"foreign data":                    {self: "db-0", systemID: "8", data: primary, want: lease.Refuse, reason: "nothing was changed"},
 		"foreign to the Lease":            {self: "db-1", lease: held("db-0_x"), data: lease.Data{Present: true, SystemID: "9"}, want: lease.Refuse},
 		"Lease and ConfigMap disagree":    {self: "db-0", lease: held("db-0_now"), systemID: "8", want: lease.Refuse, reason: "another cluster"},

@@ -167,6 +167,15 @@ func TestInspect(t *testing.T) {
 	if present, problem := inspect(); present || !strings.Contains(problem, "nothing was changed") {
 		t.Errorf("somebody's files: %t %q", present, problem)
 	}
+	// A rewind takes the replica's mark away before it begins.
+	for _, path := range []string{filepath.Join(v.PGData(), "PG_VERSION"), v.tornMarker()} {
+		if err := os.WriteFile(path, []byte("17\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if data, err := v.Inspect(t.Context(), Programs{}); err != nil || !data.Present || !data.Torn || data.Primary() {
+		t.Errorf("torn data: %+v, %v", data, err)
+	}
 }
 
 func TestLock(t *testing.T) {

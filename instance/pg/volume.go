@@ -124,14 +124,15 @@ func (v Volume) Inspect(ctx context.Context, programs Programs) (agent.Data, err
 		return agent.Data{}, err
 	}
 	data.Major = strings.TrimSpace(string(major))
-	if data.Torn, err = exists(v.tornMarker()); err != nil {
+	torn, err := exists(v.tornMarker())
+	if err != nil {
 		return agent.Data{}, err
 	}
 	replica, err := exists(v.standbySignal())
 	if err != nil {
 		return agent.Data{}, err
 	}
-	data.Data = lease.Data{Present: true, Replica: replica}
+	data.Data = lease.Data{Present: true, Replica: replica, Torn: torn}
 	if data.Major != programs.Version.Major {
 		return data, nil // Its control file may look different.
 	}

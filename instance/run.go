@@ -93,7 +93,6 @@ func podFromEnvironment() (kube.Pod, error) {
 	}
 	pod := kube.Pod{
 		Name: read("POD_NAME"), Namespace: read("POD_NAMESPACE"), UID: types.UID(read("POD_UID")), IP: read("POD_IP"),
-		Node: os.Getenv("NODE_NAME"),
 	}
 	if len(missing) > 0 {
 		return kube.Pod{}, fmt.Errorf("the environment has no %s, which the pod template must set", strings.Join(missing, ", "))

@@ -21,6 +21,8 @@ func Decide(f Facts) Decision {
 	switch verdict {
 	case lease.Refuse:
 		return f.rest(contract.StateFailed, reason)
+	case lease.Yield:
+		return f.yield(reason)
 	case lease.Take:
 		return f.take(reason)
 	case lease.Hold:
@@ -34,7 +36,7 @@ func Decide(f Facts) Decision {
 
 func (f Facts) leaseFacts() lease.Facts {
 	return lease.Facts{
-		Self: f.Self, Incarnation: f.Incarnation, Lease: f.Lease, Known: f.LeaseKnown,
+		Self: f.Self, Incarnation: f.Incarnation, Lease: f.Lease, Known: f.LeaseKnown, HeldTerm: f.HeldTerm, Replaced: f.Replaced,
 		Members: f.Config.Members, SystemID: f.Config.SystemID, Data: f.Data.Data,
 		Running: f.Server.Up, Leading: f.Server.Up && !f.Server.Replica,
 	}
@@ -176,6 +178,17 @@ func (f Facts) wait(reason string) Decision {
 		return f.begin(TaskFence, Decision{State: contract.StateWaiting, Message: reason})
 	}
 	return f.rest(contract.StateWaiting, reason)
+}
+
+// yield is for an incarnation that another one of the same instance has replaced: also as a replica it would use what
+// is the other's.
+func (f Facts) yield(reason string) Decision {
+	d := Decision{State: contract.StateWaiting, Message: reason}
+	if f.Server.Up {
+		return f.begin(TaskFence, d)
+	}
+	d.Cancel = f.Running != TaskNone && f.Running != TaskFence && f.Running != TaskStop
+	return d
 }
 
 // start starts PostgreSQL, not faster than it fails.

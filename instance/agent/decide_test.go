@@ -141,6 +141,23 @@ func TestDecide(t *testing.T) {
 			facts: primaryFacts(), cancel: true, state: contract.StateStarting,
 			change: func(f *agent.Facts) { f.Lease.Holder, f.Running = "db-1_y", agent.TaskProvision },
 		},
+		"stale twin": {
+			facts: primaryFacts(), do: agent.TaskFence, state: contract.StateWaiting, message: "later incarnation",
+			change: func(f *agent.Facts) { f.Lease.Holder, f.Lease.Term, f.HeldTerm = "db-0_y", 2, 1 },
+		},
+		"stale twin at work": {
+			facts: primaryFacts(), cancel: true, state: contract.StateWaiting, message: "later incarnation",
+			change: func(f *agent.Facts) {
+				f.Lease.Holder, f.Lease.Term, f.HeldTerm = "db-0_y", 2, 1
+				f.Server, f.Running = agent.Server{}, agent.TaskStartPrimary
+			},
+		},
+		"stale twin has stopped": {
+			facts: primaryFacts(), state: contract.StateWaiting, message: "later incarnation",
+			change: func(f *agent.Facts) {
+				f.Lease.Holder, f.Lease.Term, f.HeldTerm, f.Server = "db-0_y", 2, 1, agent.Server{}
+			},
+		},
 		"promoted by somebody": {
 			facts: replicaFacts(), do: agent.TaskFence, state: contract.StateStarting,
 			change: func(f *agent.Facts) { f.Server.Recovering = false },

@@ -62,6 +62,10 @@ type Facts struct {
 	// Lease as last read, if LeaseKnown.
 	Lease      lease.Lease
 	LeaseKnown bool
+	// HeldTerm is the last term in which this incarnation held the Lease, 0 if it never did.
+	HeldTerm int32
+	// Replaced: another pod took the place of the agent's, or nothing did yet. It is found out by who wants to take the Lease.
+	Replaced bool
 	// Primary is where the -rw EndpointSlice leads.
 	Primary Endpoint
 	// Server is the PostgreSQL that runs, or does not.

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -15,19 +16,22 @@ import (
 
 // simulated is a cluster in which everything that agents decide happens, or fails, in any order.
 type simulated struct {
-	lease      lease.Lease
-	version    int
-	service    agent.Endpoint
-	config     contract.Config
-	instances  []*simulatedInstance
-	bootstraps int
+	lease     lease.Lease
+	version   int
+	service   agent.Endpoint
+	config    contract.Config
+	instances []*simulatedInstance
+	// stale still run though their pods were deleted by force, and made again under the same names.
+	stale        []*simulatedInstance
+	incarnations int
+	bootstraps   int
 	// writer is where the newest data is.
 	writer string
 }
 
 type simulatedInstance struct {
 	facts    agent.Facts
-	starts   int
+	stale    bool
 	decision agent.Decision
 	// astray: its data has what the primary does not.
 	astray bool
@@ -49,13 +53,28 @@ func newSimulated(count int) *simulated {
 
 // restartAgent is a new container: nothing runs, and only the volume stays.
 func (s *simulated) restartAgent(i *simulatedInstance) {
-	i.starts++
+	s.incarnations++
 	config := s.config
 	i.facts = agent.Facts{
-		Self: i.facts.Self, Incarnation: strconv.Itoa(i.starts), Data: i.facts.Data, Config: &config,
+		Self: i.facts.Self, Incarnation: strconv.Itoa(s.incarnations), Data: i.facts.Data, Config: &config,
 		Programs: postgres.ServerVersion{Major: "17", Full: "17.1"},
 	}
 	i.decision = agent.Decision{}
+}
+
+// replacePod makes another pod for an instance, whose agent finds the volume as it was, and leaves the old one running.
+func (s *simulated) replacePod(i *simulatedInstance) {
+	later := &simulatedInstance{facts: agent.Facts{Self: i.facts.Self, Data: i.facts.Data}, astray: i.astray}
+	s.restartAgent(later)
+	s.instances[slices.Index(s.instances, i)] = later
+	s.stale = append(s.stale, i)
+	i.stale = true
+}
+
+func (s *simulated) all() []*simulatedInstance { return slices.Concat(s.instances, s.stale) }
+
+func (i *simulatedInstance) identity() string {
+	return lease.Identity(i.facts.Self, i.facts.Incarnation)
 }
 
 // look shows an agent what the API server has.
@@ -63,6 +82,9 @@ func (s *simulated) look(i *simulatedInstance) {
 	config := s.config
 	i.facts.Config = &config
 	i.facts.Lease, i.facts.LeaseKnown = s.lease, true
+	if s.lease.Holder == i.identity() {
+		i.facts.HeldTerm = s.lease.Term
+	}
 	i.facts.Primary = s.service
 }
 
@@ -91,12 +113,22 @@ func (s *simulated) find(name string) *simulatedInstance {
 func (s *simulated) step(t *rapid.T, i *simulatedInstance, fails bool) {
 	i.decision = agent.Decide(i.facts)
 	d := i.decision
-	if d.Serve && s.lease.HeldBy() == i.facts.Self {
+	if d.Serve && s.lease.HeldBy() == i.facts.Self && !i.stale {
 		s.service = agent.Endpoint{Instance: i.facts.Self, Address: "10.0.0.1", Port: 5432}
 	}
 	if d.Do == agent.TaskNone {
+		// Time passes.
 		i.facts.Failed.Waiting = false
+		if i.facts.Diagnosis.Verdict == agent.VerdictStream {
+			i.facts.Diagnosis = agent.Diagnosis{}
+		}
 		return
+	}
+	if d.Do == agent.TaskTake {
+		i.mayTake(t)
+		// The API server tells whether the pod was replaced.
+		i.facts.Replaced = i.stale
+		fails = fails || i.stale
 	}
 	if fails && d.Do != agent.TaskFence {
 		i.facts.Failed = agent.Failure{Task: d.Do, Message: "it was made to fail", Count: i.facts.Failed.Count + 1, Waiting: true}
@@ -110,17 +142,28 @@ func (s *simulated) step(t *rapid.T, i *simulatedInstance, fails bool) {
 	s.carryOut(t, i, d)
 }
 
+// mayTake is what must hold of who takes the Lease.
+func (i *simulatedInstance) mayTake(t *rapid.T) {
+	f := i.facts
+	if f.Data.Torn {
+		t.Fatalf("%s takes the Lease with torn data", f.Self)
+	}
+	if f.HeldTerm > 0 && f.Lease.HeldBy() == f.Self {
+		t.Fatalf("%s takes the Lease back from a later incarnation", i.identity())
+	}
+	if f.HeldTerm > 0 && f.Lease.Term > f.HeldTerm {
+		t.Fatalf("%s takes the Lease that another one held since", i.identity())
+	}
+}
+
 func (s *simulated) carryOut(t *rapid.T, i *simulatedInstance, d agent.Decision) {
 	f := &i.facts
 	primary := s.find(d.Follow)
 	alive := primary != nil && primary.facts.Server.Up && !primary.facts.Server.Replica
 	switch d.Do {
 	case agent.TaskTake:
-		if f.Data.Torn {
-			t.Fatalf("%s takes the Lease with torn data", f.Self)
-		}
 		if f.Lease.Version == s.lease.Version {
-			s.write(f.Lease.Taken(lease.Identity(f.Self, f.Incarnation)))
+			s.write(f.Lease.Taken(i.identity()))
 		}
 		s.look(i)
 	case agent.TaskBootstrap:
@@ -142,7 +185,7 @@ func (s *simulated) carryOut(t *rapid.T, i *simulatedInstance, d agent.Decision)
 	case agent.TaskProvision:
 		f.Provisioned, f.ProvisionDue = true, false
 		l := s.lease
-		if l.Holder == lease.Identity(f.Self, f.Incarnation) {
+		if l.Holder == i.identity() {
 			l.SystemID = f.Data.SystemID
 			s.write(l)
 			s.config.SystemID = f.Data.SystemID
@@ -157,7 +200,7 @@ func (s *simulated) carryOut(t *rapid.T, i *simulatedInstance, d agent.Decision)
 			}
 		}
 	case agent.TaskClone, agent.TaskRewind:
-		if s.writer == f.Self && !alive {
+		if s.writer == f.Self && !alive && !i.stale {
 			t.Fatalf("%s throws away the only good data", f.Self)
 		}
 		if f.Server.Up {
@@ -195,67 +238,97 @@ func (s *simulated) check(t *rapid.T) {
 	}
 }
 
-// settled tells whether every instance takes part.
-func (s *simulated) settled() bool {
-	for _, i := range s.instances {
-		if i.decision.State != contract.StateRunning || i.decision.Do != agent.TaskNone {
-			return false
+// settle leaves the agents alone until every instance takes part and no stale one leads, or tells that they do not.
+func (s *simulated) settle(t *rapid.T) bool {
+	for range 60 {
+		done := true
+		for _, i := range s.all() {
+			s.turn(t, i)
+			if i.stale {
+				done = done && (!i.facts.Server.Up || i.facts.Server.Replica)
+			} else {
+				done = done && i.decision.State == contract.StateRunning && i.decision.Do == agent.TaskNone
+			}
+		}
+		if done {
+			return true
 		}
 	}
-	return true
+	return false
+}
+
+// turn is what an agent does that is left alone.
+func (s *simulated) turn(t *rapid.T, i *simulatedInstance) {
+	s.look(i)
+	s.observe(i)
+	s.step(t, i, false)
+	s.check(t)
+}
+
+// events happen at random; what is named more than once is likelier.
+var events = []string{
+	"turn", "turn", "turn", "step", "step", "step", "look", "look", "observe", "observe", "fail", "fail", "kill", "restart", "wipe",
+	"astray", "settings", "new Lease", "replace pod",
+}
+
+func (s *simulated) happen(t *rapid.T, event string, i *simulatedInstance) {
+	switch event {
+	case "turn":
+		s.turn(t, i)
+	case "step":
+		s.step(t, i, false)
+	case "fail":
+		s.step(t, i, true)
+	case "look":
+		s.look(i)
+	case "observe":
+		s.observe(i)
+	case "kill":
+		i.facts.Server = agent.Server{LastError: "killed"}
+	case "restart":
+		s.restartAgent(i)
+	case "new Lease":
+		// Deleted by somebody, and made again by the operator.
+		s.write(lease.Lease{})
+	case "clear Lease":
+		l := s.lease
+		l.Holder = ""
+		s.write(l)
+	case "replace pod":
+		if !i.stale && i.facts.Data.Present && len(s.stale) < 3 {
+			s.replacePod(i)
+		}
+	case "settings":
+		i.facts.Configured, i.facts.ProvisionDue = false, true
+	case "wipe":
+		if s.writer != i.facts.Self {
+			s.restartAgent(i)
+			i.facts.Data = agent.Data{Known: true}
+		}
+	case "astray":
+		if i.facts.Data.Replica {
+			i.astray = true
+		}
+	}
 }
 
 // TestSimulation lets agents and faults alternate at random, and then leaves the agents alone.
 func TestSimulation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSimulated(rapid.IntRange(1, 4).Draw(t, "instances"))
+		if rapid.Bool().Draw(t, "begins well") && !s.settle(t) {
+			t.Fatal("the cluster does not begin")
+		}
 		for range rapid.IntRange(0, 120).Draw(t, "steps") {
-			i := rapid.SampledFrom(s.instances).Draw(t, "instance")
-			switch rapid.SampledFrom([]string{
-				"step", "step", "step", "step", "look", "look", "observe", "observe", "fail", "kill", "restart", "wipe", "astray", "settings", "new Lease",
-			}).Draw(t, "event") {
-			case "step":
-				s.step(t, i, false)
-			case "fail":
-				s.step(t, i, true)
-			case "look":
-				s.look(i)
-			case "observe":
-				s.observe(i)
-			case "kill":
-				i.facts.Server = agent.Server{LastError: "killed"}
-			case "restart":
-				s.restartAgent(i)
-			case "new Lease":
-				// Deleted by somebody, and made again by the operator.
-				s.write(lease.Lease{})
-			case "settings":
-				i.facts.Configured, i.facts.ProvisionDue = false, true
-			case "wipe":
-				if s.writer != i.facts.Self {
-					s.restartAgent(i)
-					i.facts.Data = agent.Data{Known: true}
-				}
-			case "astray":
-				if i.facts.Data.Replica {
-					i.astray = true
-				}
-			}
+			i := rapid.SampledFrom(s.all()).Draw(t, "instance")
+			s.happen(t, rapid.SampledFrom(events).Draw(t, "event"), i)
 			s.check(t)
 		}
-		for range 60 {
-			for _, i := range s.instances {
-				s.look(i)
-				s.observe(i)
-				s.step(t, i, false)
-				s.check(t)
-			}
-			if s.settled() {
-				return
-			}
+		if s.settle(t) {
+			return
 		}
-		for _, i := range s.instances {
-			t.Logf("%s: %+v\n%+v", i.facts.Self, i.decision, i.facts)
+		for _, i := range s.all() {
+			t.Logf("%s: %+v\n%+v", i.identity(), i.decision, i.facts)
 		}
 		t.Fatal("the cluster does not settle")
 	})

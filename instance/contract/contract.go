@@ -4,7 +4,7 @@
 //
 // What an agent needs from the pod it runs in:
 //   - environment POD_NAME, POD_NAMESPACE, POD_UID, POD_IP (downward API); flag --cluster NAME; optionally
-//     NODE_NAME, and --shutdown-timeout DURATION if the termination grace period is not TerminationGraceSeconds;
+//     --shutdown-timeout DURATION if the termination grace period is not TerminationGraceSeconds;
 //   - the mounts of package naming: PathData (read-write), PathRun and PathTmp (emptyDir; PathRun best in memory,
 //     private keys are copied there), PathServerTLS and PathClientTLS (tls.crt, tls.key, ca.crt), PathAppUser and
 //     PathSuperuser (key "password"); a read-only root file system and any user id that the image's /etc/passwd knows;

@@ -5,10 +5,11 @@ package kube
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -24,8 +25,6 @@ import (
 type Pod struct {
 	Name, Namespace, IP string
 	UID                 types.UID
-	// Node it runs on; if empty, the API server is asked.
-	Node string
 }
 
 // Client is an agent's access to the objects of its cluster.
@@ -75,7 +74,8 @@ func applyOptions() metav1.ApplyOptions {
 func (c *Client) Serve(ctx context.Context, port int32, ready bool) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	node, err := c.nodeName(ctx)
+	// The Service may lead to a successor already, which would not be told that this one led it away.
+	pod, err := c.ownPod(ctx)
 	if err != nil {
 		return err
 	}
@@ -84,8 +84,8 @@ func (c *Client) Serve(ctx context.Context, port int32, ready bool) error {
 		WithConditions(discoveryv1ac.EndpointConditions().WithReady(ready).WithServing(ready).WithTerminating(!ready)).
 		WithTargetRef(corev1ac.ObjectReference().
 			WithKind("Pod").WithName(c.pod.Name).WithNamespace(c.pod.Namespace).WithUID(c.pod.UID))
-	if node != "" {
-		endpoint.WithNodeName(node)
+	if pod.Spec.NodeName != "" {
+		endpoint.WithNodeName(pod.Spec.NodeName)
 	}
 	slice := discoveryv1ac.EndpointSlice(c.cluster.EndpointSlice(), c.pod.Namespace).
 		WithEndpoints(endpoint).
@@ -95,18 +95,24 @@ func (c *Client) Serve(ctx context.Context, port int32, ready bool) error {
 	return err
 }
 
-func (c *Client) nodeName(ctx context.Context) (string, error) {
-	if c.pod.Node != "" {
-		return c.pod.Node, nil
-	}
+// ErrReplaced tells that the agent's pod is gone, or was replaced by another one of its name.
+var ErrReplaced = errors.New("this pod was deleted, and another one has its place")
+
+// Current fails if the agent's pod is gone, or was replaced by another one of its name (ErrReplaced).
+func (c *Client) Current(ctx context.Context) error {
+	_, err := c.ownPod(ctx)
+	return err
+}
+
+func (c *Client) ownPod(ctx context.Context) (*corev1.Pod, error) {
 	pod, err := c.clientset.CoreV1().Pods(c.pod.Namespace).Get(ctx, c.pod.Name, metav1.GetOptions{})
+	if err == nil && pod.UID != c.pod.UID || apierrors.IsNotFound(err) {
+		return nil, ErrReplaced
+	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if pod.UID != c.pod.UID {
-		return "", fmt.Errorf("pod %s was replaced by another one", c.pod.Name)
-	}
-	return pod.Spec.NodeName, nil
+	return pod, nil
 }
 
 // Primary is where the -rw Service leads; its Instance is empty while it leads nowhere.

@@ -80,6 +80,10 @@ type Facts struct {
 	// Lease as last read; Known is false as long as it never could be read.
 	Lease Lease
 	Known bool
+	// HeldTerm is the last term in which this incarnation held the Lease, 0 if it never did.
+	HeldTerm int32
+	// Replaced: another pod took the place of this incarnation's, or nothing did yet.
+	Replaced bool
 	// Members and SystemID as the operator knows them.
 	Members  []string
 	SystemID string
@@ -101,12 +105,17 @@ const (
 	Follow Verdict = "Follow"
 	// Wait: nobody holds it yet, or it is not known who does.
 	Wait Verdict = "Wait"
+	// Yield: a later incarnation has its place; this one may run nothing any more.
+	Yield Verdict = "Yield"
 	// Refuse: its data does not fit; nothing may be done with it.
 	Refuse Verdict = "Refuse"
 )
 
 // Decide says what an instance may do, and why.
 func Decide(f Facts) (Verdict, string) {
+	if f.Replaced {
+		return Yield, "this pod was deleted, and another one has its place; this one stopped its database and waits for its end"
+	}
 	if reason := f.misfit(); reason != "" && !f.Running {
 		return Refuse, reason
 	}
@@ -115,6 +124,10 @@ func Decide(f Facts) (Verdict, string) {
 		return f.decideAlone()
 	case f.Lease.Holder == Identity(f.Self, f.Incarnation):
 		return Hold, "this incarnation holds the Lease"
+	case f.Lease.HeldBy() == f.Self && f.HeldTerm > 0:
+		// The pod was deleted by force and made again while its node was cut off. Taking the Lease back would go on
+		// for ever.
+		return Yield, "a later incarnation of this instance took the Lease; this one stopped its database and waits for its end"
 	case f.Lease.HeldBy() == f.Self:
 		return Take, "an earlier incarnation of this instance holds the Lease"
 	case f.Lease.Holder != "":
@@ -162,6 +175,8 @@ func (f Facts) decideAlone() (Verdict, string) {
 func (f Facts) decideFree() (Verdict, string) {
 	expected := f.ExpectedSystemID()
 	switch {
+	case f.HeldTerm > 0 && f.Lease.Term > f.HeldTerm:
+		return Wait, "nobody holds the Lease, but another incarnation did since this one"
 	case f.Leading:
 		return Take, "nobody else took the Lease from this primary"
 	case f.Lease.Term > 0:

@@ -22,6 +22,8 @@ func TestDecide(t *testing.T) {
 		data     lease.Data
 		running  bool
 		leading  bool
+		heldTerm int32
+		replaced bool
 		want     lease.Verdict
 		reason   string
 	}{
@@ -31,6 +33,13 @@ func TestDecide(t *testing.T) {
 		"holds":                           {self: "db-0", lease: held("db-0_now"), data: primary, want: lease.Hold},
 		"earlier incarnation":             {self: "db-0", lease: held("db-0_old"), data: primary, want: lease.Take},
 		"earlier incarnation, no data":    {self: "db-0", lease: held("db-0_old"), want: lease.Take},
+		"later incarnation":               {self: "db-0", lease: held("db-0_new"), heldTerm: 2, data: primary, running: true, leading: true, want: lease.Yield},
+		"later incarnation, stopped":      {self: "db-0", lease: held("db-0_new"), heldTerm: 2, data: primary, want: lease.Yield},
+		"replaced, had led alone":         {self: "db-0", lease: held("db-0_new"), replaced: true, data: primary, running: true, leading: true, want: lease.Yield, reason: "deleted"},
+		"replaced, made anew":             {self: "db-0", replaced: true, data: primary, running: true, leading: true, want: lease.Yield},
+		"emptied after a later one held":  {self: "db-0", lease: held(""), heldTerm: 2, data: primary, running: true, leading: true, want: lease.Wait, reason: "since"},
+		"emptied as it held it":           {self: "db-0", lease: held(""), heldTerm: 3, data: primary, running: true, leading: true, want: lease.Take},
+		"held before, another holds":      {self: "db-0", lease: held("db-1_x"), heldTerm: 2, data: primary, running: true, leading: true, want: lease.Follow},
 		"another holds":                   {self: "db-1", lease: held("db-0_x"), data: replica, want: lease.Follow, reason: "db-0"},
 		"another holds, primary data":     {self: "db-1", lease: held("db-0_x"), data: primary, want: lease.Follow},
 		"another holds, no data":          {self: "db-1", lease: held("db-0_x"), want: lease.Follow},
@@ -62,7 +71,8 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := lease.Facts{
 				Self: tc.self, Incarnation: "now", Lease: tc.lease, Known: !tc.unknown, Members: tc.members,
-				SystemID: tc.systemID, Data: tc.data, Running: tc.running, Leading: tc.leading,
+				SystemID: tc.systemID, Data: tc.data, Running: tc.running, Leading: tc.leading, HeldTerm: tc.heldTerm,
+				Replaced: tc.replaced,
 			}
 			if f.Members == nil {
 				f.Members = members

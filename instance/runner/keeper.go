@@ -115,9 +115,25 @@ func (k *keeper) Take(ctx context.Context, decided lease.Lease) error {
 	if !k.last.Same(decided) {
 		return nil // The main loop was told, and decides again.
 	}
+	if err := k.current(ctx); err != nil {
+		return err
+	}
 	err := k.write(ctx, k.last.Taken(k.identity))
 	if errors.Is(err, kube.ErrConflict) {
 		return k.read(ctx)
+	}
+	return err
+}
+
+// current fails if another pod took the place of the agent's. An incarnation that never held the Lease cannot tell
+// from it whether the one that does came earlier or later; but when this pod was the instance's while the Lease was
+// as it is still, the holder came earlier.
+func (k *keeper) current(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, k.duration()/6)
+	defer cancel()
+	err := k.runner.kube.Current(ctx)
+	if errors.Is(err, kube.ErrReplaced) {
+		k.runner.update(func(f *agent.Facts) { f.Replaced = true })
 	}
 	return err
 }
@@ -189,5 +205,10 @@ func (k *keeper) learn(l lease.Lease) {
 	r.memory.Lease = &l
 	r.remember()
 	r.mu.Unlock()
-	r.update(func(f *agent.Facts) { f.Lease, f.LeaseKnown = l, true })
+	r.update(func(f *agent.Facts) {
+		f.Lease, f.LeaseKnown = l, true
+		if l.Holder == k.identity {
+			f.HeldTerm = l.Term
+		}
+	})
 }

@@ -22,6 +22,15 @@ type leaseKube struct {
 	mu     sync.Mutex
 	lease  lease.Lease
 	writes int
+	// replaced: another pod took the place of the agent's.
+	replaced bool
+}
+
+func (k *leaseKube) Current(context.Context) error {
+	if k.replaced {
+		return kube.ErrReplaced
+	}
+	return nil
 }
 
 func (k *leaseKube) Lease(context.Context) (lease.Lease, error) {
@@ -124,5 +133,45 @@ func TestTake(t *testing.T) {
 				t.Errorf("the agent believes %+v (%+v), the Lease is %+v", r.facts.Lease, r.facts.Failed, api.lease)
 			}
 		})
+	}
+}
+
+// TestTwin has a later incarnation take the Lease from one that was cut off.
+func TestTwin(t *testing.T) {
+	api := &leaseKube{lease: lease.Lease{Version: "first"}}
+	r := adopter(t, api)
+	r.step(t.Context())
+	r.finish(t)
+	if r.facts.HeldTerm != 1 {
+		t.Fatalf("after taking it in term 1: %+v", r.facts)
+	}
+	api.edit(func(l *lease.Lease) { *l = l.Taken("db-0_later") })
+	if _, err := r.keeper.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.facts.Server = agent.Server{Up: true, Accepting: true}
+	r.step(t.Context())
+	r.finish(t)
+	if r.decision.Do != agent.TaskFence || api.lease.Holder != "db-0_later" {
+		t.Errorf("does %+v, the Lease is %+v", r.decision, api.lease)
+	}
+}
+
+// TestTakeAfterPod has an incarnation that never held the Lease look at one whose pod may be its successor's.
+func TestTakeAfterPod(t *testing.T) {
+	for _, replaced := range []bool{true, false} {
+		api := &leaseKube{lease: lease.Lease{Version: "first", Holder: "db-0_other", Term: 4}, replaced: replaced}
+		r := adopter(t, api)
+		r.step(t.Context())
+		r.finish(t)
+		if taken := api.lease.Holder == "db-0_me"; taken == replaced {
+			t.Errorf("pod replaced: %t, the Lease is %+v", replaced, api.lease)
+		}
+		r.facts.Server = agent.Server{Up: true, Accepting: true}
+		r.step(t.Context())
+		if fences := r.decision.Do == agent.TaskFence; fences != replaced {
+			t.Errorf("pod replaced: %t, then does %+v", replaced, r.decision)
+		}
+		r.finish(t)
 	}
 }

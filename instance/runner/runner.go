@@ -30,6 +30,8 @@ type Kube interface {
 	// Primary is where the -rw Service leads; Serve leads it here.
 	Primary(ctx context.Context) (agent.Endpoint, error)
 	Serve(ctx context.Context, port int32, ready bool) error
+	// Current fails if the agent's pod is gone, or was replaced by another one of its name (kube.ErrReplaced).
+	Current(ctx context.Context) error
 	// Publish writes the report and the label of the role onto the agent's own pod.
 	Publish(ctx context.Context, report, role string) error
 }

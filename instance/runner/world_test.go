@@ -149,6 +149,15 @@ func (k podKube) UpdateLease(_ context.Context, l lease.Lease, _ time.Duration) 
 	return l, err
 }
 
+func (k podKube) Current(context.Context) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.down {
+		return errDown
+	}
+	return nil
+}
+
 func (k podKube) Primary(context.Context) (agent.Endpoint, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -1,0 +1,75 @@
+package kube_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/acme/pg-operator/instance/kube"
+)
+
+// TestReplacedPod has an agent act whose pod is there, was replaced, or is gone.
+func TestReplacedPod(t *testing.T) {
+	for name, tc := range map[string]struct {
+		uid      types.UID
+		broken   bool
+		replaced bool
+		fine     bool
+	}{
+		"there":     {uid: "ours", fine: true},
+		"replaced":  {uid: "another", replaced: true},
+		"gone":      {replaced: true},
+		"no answer": {uid: "ours", broken: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			served := ""
+			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				switch {
+				case tc.broken:
+					w.WriteHeader(http.StatusForbidden)
+				case r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/endpointslices/orders-db-rw"):
+					body, err := io.ReadAll(r.Body)
+					if err != nil {
+						t.Error(err)
+					}
+					served = string(body)
+					_, _ = io.WriteString(w, "{}")
+				case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/pods/orders-db-0") && tc.uid != "":
+					pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: tc.uid}, Spec: corev1.PodSpec{NodeName: "node-7"}}
+					if err := json.NewEncoder(w).Encode(pod); err != nil {
+						t.Error(err)
+					}
+				default:
+					w.WriteHeader(http.StatusNotFound)
+				}
+			}))
+			defer api.Close()
+			client, err := kube.New(&rest.Config{Host: api.URL}, "orders-db",
+				kube.Pod{Name: "orders-db-0", Namespace: "shop", IP: "10.0.0.1", UID: "ours"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := client.Current(t.Context()); (err == nil) != tc.fine || errors.Is(err, kube.ErrReplaced) != tc.replaced {
+				t.Errorf("current: %v", err)
+			}
+			for _, ready := range []bool{true, false} {
+				if err := client.Serve(t.Context(), 5432, ready); (err == nil) != tc.fine {
+					t.Errorf("serve %t: %v", ready, err)
+				}
+			}
+			if written := strings.Contains(served, "node-7"); written != tc.fine {
+				t.Errorf("the EndpointSlice was written with %q", served)
+			}
+		})
+	}
+}

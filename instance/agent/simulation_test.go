@@ -268,7 +268,7 @@ func (s *simulated) turn(t *rapid.T, i *simulatedInstance) {
 // events happen at random; what is named more than once is likelier.
 var events = []string{
 	"turn", "turn", "turn", "step", "step", "step", "look", "look", "observe", "observe", "fail", "fail", "kill", "restart", "wipe",
-	"astray", "settings", "new Lease", "replace pod",
+	"astray", "settings", "new Lease", "clear Lease", "replace pod",
 }
 
 func (s *simulated) happen(t *rapid.T, event string, i *simulatedInstance) {

@@ -171,7 +171,12 @@ func (f Facts) decideAlone() (Verdict, string) {
 	return Wait, "waits for the API server, to learn which instance is the primary"
 }
 
-// decideFree is for a Lease that nobody holds.
+// decideFree is for a Lease that nobody holds: a new one, one made anew, or one whose holder somebody cleared, which
+// may be long after the database was made. As long as there is no failover, each copy is marked as a replica's before
+// PostgreSQL first starts on it, and a rewind that takes the mark away tears the data: only the instance that led last
+// has a primary's data, and may take the Lease with it. An old incarnation of that instance, which still runs after
+// its pod was replaced, has it too: HeldTerm keeps it from that, or, if the Lease was made anew or it never held it,
+// Replaced, which is found out before the Lease is taken.
 func (f Facts) decideFree() (Verdict, string) {
 	expected := f.ExpectedSystemID()
 	switch {
@@ -179,8 +184,6 @@ func (f Facts) decideFree() (Verdict, string) {
 		return Wait, "nobody holds the Lease, but another incarnation did since this one"
 	case f.Leading:
 		return Take, "nobody else took the Lease from this primary"
-	case f.Lease.Term > 0:
-		return Wait, "nobody holds the Lease; the former primary has to take it again"
 	case f.Data.Primary():
 		return Take, "adopts the database on its volume"
 	case f.Data.Torn:

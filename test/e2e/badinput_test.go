@@ -93,7 +93,7 @@ var troubles = map[string]trouble{
 	"an image without PostgreSQL": {
 		spec:   func(spec *v1alpha1.PostgresClusterSpec) { spec.Image = "registry.local/no-postgres:1" },
 		reason: v1alpha1.ReasonInstanceFailed,
-		words:  func(d *database) []string { return []string{d.Instance(0), "registry.local/no-postgres:1"} },
+		words:  func(d *database) []string { return []string{d.Instance(0), "no PostgreSQL"} },
 		mend:   func(d *database) { d.mustPatchSpec(map[string]any{"image": nil}) },
 	},
 	"an exceeded quota of volumes": {

@@ -196,11 +196,15 @@ func (f *Facts) instances(s *snapshot.Cluster) {
 		if !ok {
 			continue
 		}
-		entry := instance(ordinal)
-		entry.Pod = pod
-		var report contract.Report
-		if text := pod.Annotations[naming.AnnotationReport]; text != "" && json.Unmarshal([]byte(text), &report) == nil {
-			entry.Report = &report
+		var report *contract.Report
+		if text := pod.Annotations[naming.AnnotationReport]; text != "" {
+			if decoded := new(contract.Report); json.Unmarshal([]byte(text), decoded) == nil {
+				report = decoded
+			}
+		}
+		if member(s, pod, report) {
+			entry := instance(ordinal)
+			entry.Pod, entry.Report = pod, report
 		}
 	}
 	for i := range f.claims.Items {
@@ -213,4 +217,19 @@ func (f *Facts) instances(s *snapshot.Cluster) {
 	for _, entry := range index {
 		s.Instances = append(s.Instances, *entry)
 	}
+}
+
+// member says that a pod is this very cluster's: its StatefulSet made it. Pods that an earlier cluster of this name has
+// left carry the same labels and tell of other data. While the StatefulSet is made anew its pods have no controller, or
+// one that is gone; they are known by the data then.
+func member(s *snapshot.Cluster, pod *corev1.Pod, report *contract.Report) bool {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	if controller != nil && s.StatefulSet != nil && controller.UID == s.StatefulSet.UID {
+		return snapshot.ControlledBy(s.StatefulSet, s.Object.UID)
+	}
+	if controller != nil && controller.Kind != "StatefulSet" {
+		return false
+	}
+	data := s.Object.Status.SystemID
+	return data != "" && (report == nil || report.SystemID == "" || report.SystemID == data)
 }

@@ -85,8 +85,9 @@ func (i Instance) DataVersion() string {
 	return i.claimAnnotation(naming.AnnotationDataVersion)
 }
 
+// claimAnnotation tells nothing of a volume that is being deleted: its data goes too.
 func (i Instance) claimAnnotation(name string) string {
-	if i.Claim == nil {
+	if i.Claim == nil || !i.Claim.DeletionTimestamp.IsZero() {
 		return ""
 	}
 	return i.Claim.Annotations[name]

@@ -1,0 +1,103 @@
+package observe
+
+import (
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/apis/v1alpha1"
+)
+
+func controlled(kind string, uid types.UID) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{Kind: kind, Name: "db", UID: uid, Controller: new(true)}}
+}
+
+// TestWhatAnEarlierClusterLeft: pods and volumes of a dead cluster of the same name carry the same labels, and must not
+// tell the new one that it has data.
+func TestWhatAnEarlierClusterLeft(t *testing.T) {
+	const reported = `{"role":"Primary","term":7,"systemID":"42","dataVersion":"16","state":"Running"}`
+	tests := map[string]struct {
+		set      []metav1.OwnerReference
+		pod      []metav1.OwnerReference
+		report   string
+		claim    metav1.ObjectMeta
+		systemID string
+		// member says that the pod is the cluster's; data is what the cluster is known to hold.
+		member bool
+		data   string
+	}{
+		"its own pod": {
+			set: controlled("PostgresCluster", "new"), pod: controlled("StatefulSet", "set"), report: reported, member: true, data: "42",
+		},
+		"the old StatefulSet is still there": {
+			set: controlled("PostgresCluster", "old"), pod: controlled("StatefulSet", "set"), report: reported,
+		},
+		"the old StatefulSet is gone, its pod is not": {pod: controlled("StatefulSet", "old-set"), report: reported},
+		"the new StatefulSet waits for the old pod": {
+			set: controlled("PostgresCluster", "new"), pod: controlled("StatefulSet", "old-set"), report: reported,
+		},
+		"an old pod beside an initialised cluster": {
+			set: controlled("PostgresCluster", "new"), pod: controlled("StatefulSet", "old-set"), report: reported,
+			systemID: "77", data: "77",
+		},
+		"a pod of nobody, and nothing is known": {report: reported},
+		"the StatefulSet is made anew": {
+			report: reported, systemID: "42", member: true, data: "42",
+		},
+		"the cache shows the StatefulSet's end before its pods'": {
+			pod: controlled("StatefulSet", "set-before"), report: reported, systemID: "42", member: true, data: "42",
+		},
+		"the same, of a pod that has no data yet": {
+			set: controlled("PostgresCluster", "new"), pod: controlled("StatefulSet", "set-before"), report: `{"state":"Waiting"}`,
+			systemID: "42", member: true, data: "42",
+		},
+		"somebody else's pod": {
+			set: controlled("PostgresCluster", "new"), pod: controlled("ReplicaSet", "x"), report: reported, systemID: "42", data: "42",
+		},
+		"a kept volume": {
+			claim: metav1.ObjectMeta{Annotations: map[string]string{naming.AnnotationSystemID: "42"}}, data: "42",
+		},
+		"a volume that is being deleted": {claim: metav1.ObjectMeta{
+			DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)},
+			Annotations:       map[string]string{naming.AnnotationSystemID: "42"},
+		}},
+		"an old cluster's own volume": {claim: metav1.ObjectMeta{
+			OwnerReferences: controlled("PostgresCluster", "old"), Annotations: map[string]string{naming.AnnotationSystemID: "42"},
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			cluster := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Name: "db", Namespace: "ns", UID: "new"}}
+			cluster.Status.SystemID = test.systemID
+			facts := Facts{cluster: cluster}
+			if test.set != nil {
+				facts.statefulSets.Items = []appsv1.StatefulSet{{ObjectMeta: metav1.ObjectMeta{
+					Name: "db", UID: "set", OwnerReferences: test.set,
+				}}}
+			}
+			if test.report != "" {
+				facts.pods.Items = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{
+					Name: "db-0", OwnerReferences: test.pod, Annotations: map[string]string{naming.AnnotationReport: test.report},
+				}}}
+			}
+			test.claim.Name = "data-db-0"
+			facts.claims.Items = []corev1.PersistentVolumeClaim{{ObjectMeta: test.claim}}
+			s := facts.Snapshot(cluster)
+			if id, _ := s.SystemID(); id != test.data {
+				t.Errorf("the cluster is said to hold data %q, want %q", id, test.data)
+			}
+			instance, _ := s.Instance(0)
+			if member := instance.Pod != nil; member != test.member {
+				t.Errorf("the pod counts as the cluster's: %v, want %v", member, test.member)
+			}
+			if version, known := s.DataVersion(); known && !test.member {
+				t.Errorf("the data is said to be of version %s", version)
+			}
+		})
+	}
+}

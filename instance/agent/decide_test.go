@@ -14,7 +14,7 @@ import (
 func primaryFacts() agent.Facts {
 	return agent.Facts{
 		Self: "db-0", Incarnation: "x", LeaseKnown: true,
-		Config:   &contract.Config{Version: "17", Members: []string{"db-0", "db-1"}, SystemID: "7"},
+		Config:   &contract.Config{Cluster: "db", Version: "17", Members: []string{"db-0", "db-1"}, SystemID: "7"},
 		Programs: postgres.ServerVersion{Major: "17", Full: "17.6"},
 		Data:     agent.Data{Known: true, Major: "17", Timeline: 1, Data: lease.Data{Present: true, SystemID: "7"}},
 		Lease:    lease.Lease{Holder: "db-0_x", Term: 1, SystemID: "7"},
@@ -245,6 +245,16 @@ func TestDecide(t *testing.T) {
 				f.Diagnosis = agent.Diagnosis{Verdict: agent.VerdictForeign, Detail: "nothing was changed"}
 			},
 		},
+		"has what the primary lost": {
+			facts: replicaFacts(), do: agent.TaskStop, state: contract.StateFailed, message: "volume claim data-db-1",
+			change: func(f *agent.Facts) { f.Diagnosis = agent.Diagnosis{Verdict: agent.VerdictAhead, Detail: "more log"} },
+		},
+		"has what the primary lost, stopped": {
+			facts: replicaFacts(), state: contract.StateFailed, message: "more log",
+			change: func(f *agent.Facts) {
+				f.Server, f.Diagnosis = agent.Server{}, agent.Diagnosis{Verdict: agent.VerdictAhead, Detail: "more log"}
+			},
+		},
 		"replica does not start": {
 			facts: replicaFacts(), do: agent.TaskDiagnose, state: contract.StateStarting, message: "panic",
 			change: func(f *agent.Facts) { f.Server = agent.Server{Broken: true, LastError: "panic"} },
@@ -320,7 +330,7 @@ func TestDiagnose(t *testing.T) {
 	}{
 		"behind":                 {own: agent.Position{SystemID: "7", Timeline: 3, At: 900}, want: agent.VerdictStream},
 		"level":                  {own: agent.Position{SystemID: "7", Timeline: 3, At: 1000}, want: agent.VerdictStream},
-		"ahead":                  {own: agent.Position{SystemID: "7", Timeline: 3, At: 1001}, want: agent.VerdictClone, detail: "only to"},
+		"ahead":                  {own: agent.Position{SystemID: "7", Timeline: 3, At: 1001}, want: agent.VerdictAhead, detail: "nothing was changed"},
 		"before the fork":        {own: agent.Position{SystemID: "7", Timeline: 1, At: 100}, want: agent.VerdictStream},
 		"after the fork":         {own: agent.Position{SystemID: "7", Timeline: 2, At: 501}, want: agent.VerdictRewind, detail: "timeline 2"},
 		"on a newer timeline":    {own: agent.Position{SystemID: "7", Timeline: 4, At: 10}, want: agent.VerdictRewind, detail: "not part"},

@@ -149,6 +149,8 @@ const (
 	VerdictRewind Verdict = "Rewind"
 	// VerdictClone: the data cannot follow any more.
 	VerdictClone Verdict = "Clone"
+	// VerdictAhead: the data has what the primary has lost, and is the only one that does.
+	VerdictAhead Verdict = "Ahead"
 	// VerdictForeign: the primary is another database.
 	VerdictForeign Verdict = "Foreign"
 )

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/instance/contract"
 	"github.com/acme/pg-operator/postgres"
 )
@@ -27,6 +28,8 @@ func (f Facts) follow(primary string) Decision {
 		return f.clone(d, "the volume has no complete data")
 	case f.Diagnosis.Verdict == VerdictForeign:
 		return f.failed(d, f.Diagnosis.Detail)
+	case f.Diagnosis.Verdict == VerdictAhead:
+		return f.ahead(d)
 	case f.Diagnosis.Verdict == VerdictClone:
 		return f.clone(d, f.Diagnosis.Detail)
 	case f.Diagnosis.Verdict == VerdictRewind:
@@ -63,6 +66,21 @@ func (f Facts) clone(d Decision, why string) Decision {
 		return f.begin(TaskStop, d)
 	}
 	return f.begin(TaskClone, d)
+}
+
+// ahead keeps data that only this instance has, for somebody to decide. PostgreSQL stops, because it would follow
+// again, past its own log, as soon as the primary has written as much.
+func (f Facts) ahead(d Decision) Decision {
+	claim := "volume claim"
+	if ordinal, ok := naming.Cluster(f.Config.Cluster).Ordinal(f.Self); ok {
+		claim += " " + naming.Cluster(f.Config.Cluster).PVC(ordinal)
+	}
+	d = f.failed(d, fmt.Sprintf("%s. Either stop %s and recover the data from here, or, if it may be lost, "+
+		"delete the %s and the pod to have the instance cloned", f.Diagnosis.Detail, d.Follow, claim))
+	if f.Server.Up {
+		return f.begin(TaskStop, d)
+	}
+	return d
 }
 
 // rewind takes back what the primary does not have; where that fails, the instance is cloned.
@@ -158,7 +176,9 @@ func Diagnose(own Position, primary Source) Diagnosis {
 		return Diagnosis{VerdictRewind, fmt.Sprintf("the volume's log goes on to %s on timeline %d, which the primary left at %s",
 			own.At, own.Timeline, fork)}
 	case own.Timeline == primary.Timeline && own.At > primary.At:
-		return Diagnosis{VerdictClone, fmt.Sprintf("the volume's log goes on to %s, the primary's only to %s", own.At, primary.At)}
+		// A replica gets nothing that its primary has not on disk: the primary's volume went back.
+		return Diagnosis{VerdictAhead, fmt.Sprintf("the volume has more log than the primary, to %s against %s on timeline %d: "+
+			"the primary has lost data that this instance has; nothing was changed", own.At, primary.At, own.Timeline)}
 	case primary.SlotLost:
 		return Diagnosis{VerdictClone, "the instance fell so far behind that the primary gave up its replication slot"}
 	case !primary.HasLog:

@@ -223,8 +223,8 @@ func listenLocal(t *testing.T) net.Listener {
 	return l
 }
 
-// start starts an agent on the host.
-func (h *host) start() {
+// start starts an agent on the host, and returns its incarnation.
+func (h *host) start() string {
 	h.t.Helper()
 	h.starts++
 	probes, status := listenLocal(h.t), listenLocal(h.t)
@@ -247,6 +247,7 @@ func (h *host) start() {
 		defer close(ended)
 		runner.New(options, podKube{h.world, h.name}, logger).Run(ctx)
 	}(h.ended)
+	return options.Incarnation
 }
 
 // halt stops the agent as the kubelet does, and waits for its end.

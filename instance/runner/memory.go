@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/acme/pg-operator/instance/agent"
 	"github.com/acme/pg-operator/instance/contract"
 	"github.com/acme/pg-operator/instance/lease"
 	"github.com/acme/pg-operator/instance/pg"
@@ -22,6 +23,9 @@ type memory struct {
 	Lease *lease.Lease `json:"lease,omitempty"`
 	// LastOrder that was carried out.
 	LastOrder string `json:"lastOrder,omitempty"`
+	// Ahead says that the data has what the primary lost. It is not asked again: a primary that has written as much
+	// since seems to be one to follow.
+	Ahead string `json:"ahead,omitempty"`
 	// Good are settings that PostgreSQL started with.
 	Good *goodSettings `json:"good,omitempty"`
 }
@@ -30,6 +34,14 @@ type goodSettings struct {
 	Parameters map[string]string `json:"parameters"`
 	HBA        []string          `json:"hba"`
 	Hash       string            `json:"hash"`
+}
+
+// diagnosis is the one that stays until the data is replaced.
+func (m memory) diagnosis() agent.Diagnosis {
+	if m.Ahead == "" {
+		return agent.Diagnosis{}
+	}
+	return agent.Diagnosis{Verdict: agent.VerdictAhead, Detail: m.Ahead}
 }
 
 func recall(volume pg.Volume) (memory, error) {

@@ -141,6 +141,7 @@ func (r *Runner) lock() error {
 		r.facts.Lease, r.facts.LeaseKnown = *m.Lease, true
 	}
 	r.memory = m
+	r.facts.Diagnosis = m.diagnosis()
 	r.facts.Data = agent.Data{}
 	r.remember()
 	return nil

@@ -175,7 +175,7 @@ func (r *Runner) step(ctx context.Context) bool {
 	d := agent.Decide(r.facts)
 	changed := d.State != r.decision.State || d.Message != r.decision.Message
 	if d.Follow != r.decision.Follow {
-		r.facts.Diagnosis = agent.Diagnosis{}
+		r.facts.Diagnosis = r.memory.diagnosis()
 		r.poke() // What has to be configured depends on it.
 	}
 	r.decision = d

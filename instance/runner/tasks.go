@@ -139,7 +139,8 @@ func (r *Runner) replaceData(ctx context.Context, replace func(primary pg.Upstre
 	}
 	r.update(func(f *agent.Facts) {
 		f.Diagnosis, f.Server.Broken, f.Server.LastError = agent.Diagnosis{}, false, ""
-		r.starts = starts{}
+		r.starts, r.memory.Ahead = starts{}, ""
+		r.remember()
 	})
 	return nil
 }
@@ -252,7 +253,13 @@ func (r *Runner) diagnose(ctx context.Context) error {
 		d.Detail = trouble
 	}
 	r.log.Info("Diagnosed why the instance does not follow", "verdict", d.Verdict, "detail", d.Detail)
-	r.update(func(f *agent.Facts) { f.Diagnosis = d })
+	r.update(func(f *agent.Facts) {
+		f.Diagnosis = d
+		if d.Verdict == agent.VerdictAhead {
+			r.memory.Ahead = d.Detail
+			r.remember()
+		}
+	})
 	if d.Verdict == agent.VerdictStream || d.Verdict == agent.VerdictForeign {
 		time.AfterFunc(diagnosisLife, func() {
 			r.update(func(f *agent.Facts) {

@@ -20,16 +20,13 @@ const (
 	PathStartup = "/startupz"
 	PathLive    = "/livez"
 	PathReady   = "/readyz"
-	// PathStatus on naming.PortAgent is a Status, for holders of a client certificate of the cluster's authority.
+	// PathStatus on naming.PortAgent is a Status, for the cluster's instances.
 	PathStatus = "/v1/status"
 )
 
 // TerminationGraceSeconds is how long the kubelet lets an instance's pod stop, in seconds; the agent ends a little
 // earlier than that.
 const TerminationGraceSeconds = 120
-
-// OperatorCommonName is the common name of the operator's client certificate for naming.PortAgent.
-const OperatorCommonName = "pg-operator"
 
 // Status is what an instance answers on PathStatus: a Report with log positions.
 type Status struct {

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -45,10 +44,7 @@ func ServeProbes(ctx context.Context, listener net.Listener, probes Probes) erro
 // Identity is the certificate that a server shows and the authority that its clients' certificates must come from.
 type Identity func() (tls.Certificate, *x509.CertPool, error)
 
-// allowed are the common names of those who may ask.
-var allowed = []string{naming.UserReplication, contract.OperatorCommonName}
-
-// ServeStatus answers peers and the operator on the listener until ctx ends. The identity is asked for at each
+// ServeStatus answers peers on the listener until ctx ends. The identity is asked for at each
 // connection, so that a renewed certificate is used at once.
 func ServeStatus(ctx context.Context, listener net.Listener, identity Identity, status func() contract.Status) error {
 	mux := http.NewServeMux()
@@ -74,15 +70,15 @@ func ServeStatus(ctx context.Context, listener net.Listener, identity Identity, 
 			}, nil
 		},
 	}
-	return serve(ctx, &http.Server{Handler: onlyAllowed(mux)}, tls.NewListener(listener, config))
+	return serve(ctx, &http.Server{Handler: onlyPeers(mux)}, tls.NewListener(listener, config))
 }
 
-// onlyAllowed refuses certificates that the cluster's authority gave to somebody else, such as an application.
-func onlyAllowed(next http.Handler) http.Handler {
+// onlyPeers refuses certificates that the cluster's authority gave to somebody else, such as an application.
+func onlyPeers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 ||
-			!slices.Contains(allowed, r.TLS.VerifiedChains[0][0].Subject.CommonName) {
-			http.Error(w, "this certificate does not belong to an instance of the cluster or to its operator", http.StatusForbidden)
+			r.TLS.VerifiedChains[0][0].Subject.CommonName != naming.UserReplication {
+			http.Error(w, "this certificate does not belong to an instance of the cluster", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -30,6 +31,37 @@ func TestNextOrder(t *testing.T) {
 		if got := nextOrder(tc.orders, "a", tc.last); got != tc.want {
 			t.Errorf("%s: got %q, want %q", name, got, tc.want)
 		}
+	}
+}
+
+// TestExpecting ends a process, or fails to; only in the latter case another end of it is news.
+func TestExpecting(t *testing.T) {
+	failure := errors.New("not permitted")
+	for name, tc := range map[string]struct {
+		err   error
+		ended bool
+		want  bool
+	}{
+		"ended":                {ended: true, want: true},
+		"ended, with an error": {err: failure, ended: true, want: true},
+		"goes on":              {err: failure},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := New(Options{}, nil, logr.Discard())
+			done := make(chan struct{})
+			err := r.expecting(done, func() error {
+				if !r.expected {
+					t.Error("not expected while it is being ended")
+				}
+				if tc.ended {
+					close(done)
+				}
+				return tc.err
+			})
+			if !errors.Is(err, tc.err) || r.expected != tc.want {
+				t.Errorf("expected %t after %v", r.expected, err)
+			}
+		})
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 func (r *Runner) stop(ctx context.Context) error {
 	r.mu.Lock()
 	process, primary := r.process, !r.facts.Server.Replica && r.facts.Server.Accepting
-	r.expected = true
 	r.mu.Unlock()
 	if process == nil {
 		return nil
@@ -22,7 +21,7 @@ func (r *Runner) stop(ctx context.Context) error {
 	if primary {
 		r.checkpoint(ctx)
 	}
-	if err := process.Stop(ctx); err != nil {
+	if err := r.expecting(process.Done(), func() error { return process.Stop(ctx) }); err != nil {
 		return err
 	}
 	if primary {
@@ -30,6 +29,23 @@ func (r *Runner) stop(ctx context.Context) error {
 	}
 	r.inspect(ctx)
 	return nil
+}
+
+// expecting has end end a process. If it cannot, and the process goes on, its end some other time is not expected.
+func (r *Runner) expecting(done <-chan struct{}, end func() error) error {
+	expect := func(expected bool) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.expected = expected
+	}
+	expect(true)
+	err := end()
+	select {
+	case <-done:
+	default:
+		expect(err == nil)
+	}
+	return err
 }
 
 // checkpoint does most of the work of a shutdown while the database still serves. It is only an attempt.
@@ -68,13 +84,12 @@ func (r *Runner) restart(ctx context.Context) error {
 func (r *Runner) fence(ctx context.Context) error {
 	r.mu.Lock()
 	process := r.process
-	r.expected = true
 	r.mu.Unlock()
 	if process == nil {
 		return nil
 	}
 	r.log.Info("Fencing PostgreSQL")
-	err := process.Fence(ctx)
+	err := r.expecting(process.Done(), func() error { return process.Fence(ctx) })
 	r.inspect(ctx)
 	return err
 }

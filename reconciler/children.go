@@ -41,15 +41,20 @@ const (
 // apply brings the children to the plan, in order; the StatefulSet waits for all others. At most one step disturbs an
 // instance.
 func (r *Reconciler) apply(ctx context.Context, s *snapshot.Cluster, plan decide.Plan, pass *apply.Pass) error {
-	objects, err := render.Objects(s, plan, r.options.render())
+	if !plan.Apply {
+		intents, _, err := r.intents(s, render.Claims(s, plan))
+		pass.All(ctx, intents)
+		return err
+	}
+	objects, err := r.objects(s, plan, r.options.render())
 	if err != nil {
 		return fmt.Errorf("rendering: %w", err)
 	}
-	r.ensure(ctx, s, pass)
 	intents, rendered, err := r.intents(s, objects)
 	if err != nil {
 		return err
 	}
+	r.ensure(ctx, s, pass)
 	last := len(intents) - 1
 	pass.All(ctx, intents[:last])
 	if ctx.Err() != nil || pass.Result.Gone || pass.Result.Blocked() {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,8 +19,8 @@ import (
 	"github.com/acme/pg-operator/reconciler/decide"
 	"github.com/acme/pg-operator/reconciler/observe"
 	"github.com/acme/pg-operator/reconciler/outcome"
+	"github.com/acme/pg-operator/reconciler/render"
 	"github.com/acme/pg-operator/reconciler/snapshot"
-	"github.com/acme/pg-operator/reconciler/status"
 	"github.com/acme/pg-operator/webhooks/rules"
 )
 
@@ -31,6 +32,7 @@ type Reconciler struct {
 	observer *observe.Observer
 	applier  *apply.Applier
 	status   statusWriter
+	objects  func(*snapshot.Cluster, decide.Plan, render.Config) ([]runtime.ApplyConfiguration, error)
 	recorder events.EventRecorder
 	now      func() time.Time
 	memories memories
@@ -65,16 +67,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, fmt.Errorf("observing: %w", err)
 	}
 	if generation, known := s.RenderedGeneration(); known && generation > s.Object.Generation {
-		return ctrl.Result{RequeueAfter: time.Second}, nil // The cache is behind; its event is on the way.
+		if behind, err := r.behind(ctx, s.Object); behind || err != nil {
+			return ctrl.Result{RequeueAfter: time.Second}, err // The event that brings the cache up is on the way.
+		}
 	}
 	plan := decide.Next(s, r.options.decide(), now)
 	pass := r.applier.Begin(r.owner(s.Object))
-	if plan.Apply {
-		if err := r.apply(ctx, s, plan, pass); err != nil {
-			return ctrl.Result{}, err
-		}
+	if err := r.apply(ctx, s, plan, pass); err != nil {
+		pass.Result.Fail(outcome.Key{GroupKind: v1alpha1.PostgresClusterKind.GroupKind(), Name: s.Object.Name},
+			outcome.Failure{Class: outcome.ClassInternal, Message: err.Error(), Err: err})
 	}
 	return r.finish(ctx, s, plan, pass, m, fingerprint)
+}
+
+// behind asks the API server whether the cache shows an older spec of a cluster than was rendered already. If not, the
+// generation that the StatefulSet names is somebody else's word, and is taken back.
+func (r *Reconciler) behind(ctx context.Context, cached *v1alpha1.PostgresCluster) (bool, error) {
+	live := metadata(v1alpha1.PostgresClusterKind)
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(cached), live); err != nil {
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	}
+	return live.UID != cached.UID || live.Generation > cached.Generation, nil
 }
 
 // snapshot completes the facts with defaults, with what is known of later, and with what must be read live.
@@ -99,70 +112,3 @@ func (r *Reconciler) snapshot(
 
 // refusalDelay is how long pods and volumes may be missing after the first pass before somebody is asked why.
 const refusalDelay = 2 * time.Second
-
-// finish stores the status, then tells of transitions, then says when to look again.
-func (r *Reconciler) finish(
-	ctx context.Context, s *snapshot.Cluster, plan decide.Plan, pass *apply.Pass, m *memory, fingerprint uint64,
-) (ctrl.Result, error) {
-	if pass.Result.Gone {
-		return ctrl.Result{}, nil
-	}
-	now := r.now()
-	computed, told := status.Compute(s, plan, &pass.Result, now)
-	stored, err := r.storeStatus(ctx, s.Object, computed, m)
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("storing the status: %w", err)
-	}
-	for _, event := range told {
-		if !event.Transition || stored == storedNow {
-			r.recorder.Eventf(s.Object, nil, event.Type, event.Reason, event.Action, "%s", event.Message)
-		}
-	}
-	r.measure(ctx, s, &computed, &pass.Result)
-	if s.Deleting() {
-		return ctrl.Result{}, nil
-	}
-	wait := delay(plan, &pass.Result)
-	if stored == storedLater {
-		wait = soonest(wait, detailPeriod)
-	}
-	if pass.Pending() {
-		wait = soonest(wait, apply.CacheLag)
-	}
-	next := pass.NextEnsure(r.ensurePeriod(&computed)).Sub(now)
-	wait = soonest(wait, max(next, time.Second))
-	if pass.Result.Quiet() && stored == storedSame && plan.Quiet() {
-		m.rest(fingerprint, now.Add(wait))
-	}
-	return ctrl.Result{RequeueAfter: wait}, transient(&pass.Result)
-}
-
-// delay is when to try again what failed, or to look again where no event will tell.
-func delay(plan decide.Plan, result *outcome.Result) time.Duration {
-	wait := plan.RequeueAfter
-	for i := range result.Failures {
-		failure := &result.Failures[i]
-		wait = soonest(wait, failure.Class.Delay())
-		if failure.RetryAfter > 0 {
-			wait = soonest(wait, failure.RetryAfter)
-		}
-	}
-	return wait
-}
-
-func soonest(a, b time.Duration) time.Duration {
-	if a == 0 || (b > 0 && b < a) {
-		return b
-	}
-	return a
-}
-
-// transient returns what the work queue's back-off is for.
-func transient(result *outcome.Result) error {
-	for i := range result.Failures {
-		if failure := &result.Failures[i]; failure.Class == outcome.ClassTransient && failure.Err != nil {
-			return fmt.Errorf("applying %s %s: %w", failure.Kind, failure.Name, failure.Err)
-		}
-	}
-	return nil
-}

@@ -97,6 +97,7 @@ func Setup(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 		options: options, cache: mgr.GetCache(), live: mgr.GetAPIReader(), now: time.Now,
 		applier:  apply.New(mgr.GetClient(), mgr.GetAPIReader(), naming.FieldManager, yields, time.Now),
 		status:   mgr.GetClient().Status(),
+		objects:  render.Objects,
 		recorder: mgr.GetEventRecorder(naming.FieldManager),
 	}
 	c, err := controller.New("postgrescluster", mgr, controller.Options{

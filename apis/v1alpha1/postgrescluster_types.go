@@ -155,6 +155,7 @@ type PostgresClusterSpec struct {
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
 	// deletionPolicy says whether the volumes are kept (Retain) or deleted (Delete) with the cluster.
+	// It is obeyed even while spec.paused is set or the spec is invalid.
 	// +optional
 	// +default="Retain"
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`

@@ -26,7 +26,8 @@ type Config struct {
 
 // Plan is everything that one pass will do, and why.
 type Plan struct {
-	// Apply is false when nothing of this cluster may be changed: paused, deleting or invalid.
+	// Apply is false when nothing of this cluster may be changed: paused, deleting or invalid. Claims are applied even
+	// then: they hold only what must be.
 	Apply bool
 	// Replicas the StatefulSet gets; more than spec.replicas while a scale-down is blocked.
 	Replicas int32
@@ -107,6 +108,7 @@ func Next(s *snapshot.Cluster, config Config, now time.Time) Plan {
 	plan.claims(s)
 	plan.Apply = !s.Deleting() && !s.Object.Spec.Paused && len(s.Invalid) == 0
 	if !plan.Apply {
+		plan.ownership(s)
 		return plan
 	}
 	plan.creations(s)

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/apis/v1alpha1"
@@ -77,6 +78,41 @@ func TestNext(t *testing.T) {
 			func(t *testing.T, p decide.Plan) {
 				if p.Apply {
 					t.Error("the plan changes a cluster that is being deleted")
+				}
+			},
+		},
+		"paused: volumes that shall be kept are let go, and nothing else of them changes": {
+			func(s *snapshot.Cluster) {
+				s.Object.Spec.Paused, s.Object.Spec.Storage = true, "30Gi"
+				s.Object.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain
+				s.Instances[1].Claim.OwnerReferences = []metav1.OwnerReference{{UID: "1", Controller: new(true)}}
+			},
+			func(t *testing.T, p decide.Plan) {
+				if p.Apply || p.Recreate != "" || len(p.Claims) != 1 || p.Claims[0].Ordinal != 1 || p.Claims[0].Owned ||
+					p.Claims[0].Size.String() != "20Gi" || p.Claims[0].SystemID != "42" {
+					t.Errorf("apply %v, recreate %q, claims %+v", p.Apply, p.Recreate, p.Claims)
+				}
+			},
+		},
+		"invalid, even by its storage: the same": {
+			func(s *snapshot.Cluster) {
+				s.Object.Spec.Storage, s.Object.Spec.DeletionPolicy = "much", v1alpha1.DeletionPolicyDelete
+				s.Invalid = field.ErrorList{field.Invalid(field.NewPath("spec", "storage"), "much", "is no size")}
+			},
+			func(t *testing.T, p decide.Plan) {
+				if p.Apply || len(p.Claims) != 2 || !p.Claims[0].Owned || p.Claims[0].Size.String() != "20Gi" {
+					t.Errorf("apply %v, claims %+v", p.Apply, p.Claims)
+				}
+			},
+		},
+		"deleting: volumes stay as they are": {
+			func(s *snapshot.Cluster) {
+				s.Object.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+				s.Object.Spec.DeletionPolicy = v1alpha1.DeletionPolicyDelete
+			},
+			func(t *testing.T, p decide.Plan) {
+				if len(p.Claims) != 0 {
+					t.Errorf("claims %+v", p.Claims)
 				}
 			},
 		},

@@ -66,6 +66,26 @@ func (p *Plan) claim(s *snapshot.Cluster, instance snapshot.Instance, ordinal in
 	return claim
 }
 
+// ownership leaves nothing of the claims but the owners of the volumes there are: whether data outlives its cluster is
+// obeyed whatever else must wait, because nobody can obey it once the cluster is gone.
+func (p *Plan) ownership(s *snapshot.Cluster) {
+	p.Claims, p.Recreate = nil, ""
+	if s.Deleting() {
+		return
+	}
+	for _, instance := range s.Instances {
+		size, known := instance.Requested()
+		if !known || !instance.Claim.DeletionTimestamp.IsZero() {
+			continue
+		}
+		claim := p.claim(s, instance, instance.Ordinal, size)
+		claim.Size = size
+		if claim.Owned != snapshot.ControlledBy(instance.Claim, s.Object.UID) {
+			p.Claims = append(p.Claims, claim)
+		}
+	}
+}
+
 // template decides whether the StatefulSet must be re-created for a larger volume claim template, which is immutable.
 // A template that is larger than wanted stays: every claim is made by us before its pod.
 func (p *Plan) template(s *snapshot.Cluster) {

@@ -37,10 +37,17 @@ func Objects(s *snapshot.Cluster, plan decide.Plan, config Config) ([]runtime.Ap
 		headlessService(s), readWriteService(s), endpointSlice(s), readOnlyService(s), readService(s),
 		podDisruptionBudget(s), networkPolicy(s),
 	}
+	objects = append(objects, Claims(s, plan)...)
+	return append(objects, statefulSet), nil
+}
+
+// Claims renders the volume claims alone.
+func Claims(s *snapshot.Cluster, plan decide.Plan) []runtime.ApplyConfiguration {
+	objects := make([]runtime.ApplyConfiguration, 0, len(plan.Claims))
 	for _, claim := range plan.Claims {
 		objects = append(objects, volumeClaim(s, claim))
 	}
-	return append(objects, statefulSet), nil
+	return objects
 }
 
 // owner makes the cluster the controller of a child.

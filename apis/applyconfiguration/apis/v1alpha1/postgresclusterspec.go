@@ -43,6 +43,7 @@ type PostgresClusterSpecApplyConfiguration struct {
 	// nodeSelector restricts the instances to nodes with these labels.
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 	// deletionPolicy says whether the volumes are kept (Retain) or deleted (Delete) with the cluster.
+	// It is obeyed even while spec.paused is set or the spec is invalid.
 	DeletionPolicy *apisv1alpha1.DeletionPolicy `json:"deletionPolicy,omitempty"`
 	// upgradePolicy must be AllowMajor for spec.version to go up.
 	UpgradePolicy *apisv1alpha1.UpgradePolicy `json:"upgradePolicy,omitempty"`

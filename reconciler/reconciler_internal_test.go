@@ -1,0 +1,227 @@
+package reconciler
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/apis/v1alpha1"
+	"github.com/acme/pg-operator/reconciler/apply"
+	"github.com/acme/pg-operator/reconciler/decide"
+	"github.com/acme/pg-operator/reconciler/observe"
+	"github.com/acme/pg-operator/reconciler/render"
+	"github.com/acme/pg-operator/reconciler/snapshot"
+)
+
+// shelf holds one cluster, as the cache shows it, and accepts every write. What a server does is tested in test/ssa.
+type shelf struct {
+	client.Reader
+	cluster v1alpha1.PostgresCluster
+	// liveGeneration is the cluster's generation in the API server.
+	liveGeneration int64
+	set            *appsv1.StatefulSet
+	claims         []corev1.PersistentVolumeClaim
+	applied        map[string]int
+	status         *v1alpha1.PostgresClusterStatus
+}
+
+func (s *shelf) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	switch object := object.(type) {
+	case *v1alpha1.PostgresCluster:
+		s.cluster.DeepCopyInto(object)
+	case *metav1.PartialObjectMetadata:
+		s.cluster.ObjectMeta.DeepCopyInto(&object.ObjectMeta)
+		object.Generation = s.liveGeneration
+	}
+	return nil
+}
+
+func (s *shelf) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	switch list := list.(type) {
+	case *appsv1.StatefulSetList:
+		if s.set != nil {
+			list.Items = []appsv1.StatefulSet{*s.set}
+		}
+	case *corev1.PersistentVolumeClaimList:
+		list.Items = s.claims
+	}
+	return nil
+}
+
+func (s *shelf) Apply(_ context.Context, configuration runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+	object := configuration.(interface {
+		metav1.Object
+		GetKind() string
+	})
+	s.applied[object.GetKind()]++
+	object.SetUID("made")
+	object.SetResourceVersion("9")
+	return nil
+}
+
+func (s *shelf) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+	s.applied[object.GetName()]++
+	return nil
+}
+
+func (s *shelf) Delete(context.Context, client.Object, ...client.DeleteOption) error { return nil }
+
+type statusShelf struct{ *shelf }
+
+func (s statusShelf) Apply(
+	_ context.Context, configuration runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption,
+) error {
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(configuration)
+	if err != nil {
+		return err
+	}
+	written := &v1alpha1.PostgresCluster{}
+	s.status = &written.Status
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(object, written)
+}
+
+type bed struct {
+	*Reconciler
+	shelf *shelf
+	clock time.Time
+}
+
+func newBed(change func(*v1alpha1.PostgresClusterSpec)) *bed {
+	replicas := int32(1)
+	b := &bed{
+		shelf: &shelf{
+			liveGeneration: 4, applied: map[string]int{},
+			cluster: v1alpha1.PostgresCluster{
+				ObjectMeta: metav1.ObjectMeta{Name: "db", Namespace: "ns", UID: "1", Generation: 4, ResourceVersion: "5"},
+				Spec: v1alpha1.PostgresClusterSpec{
+					Replicas: &replicas, Version: "17", Storage: "20Gi", DeletionPolicy: v1alpha1.DeletionPolicyRetain,
+				},
+			},
+		},
+		clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+	}
+	if change != nil {
+		change(&b.shelf.cluster.Spec)
+	}
+	now := func() time.Time { return b.clock }
+	b.Reconciler = &Reconciler{
+		options: Options{Images: map[string]string{"17": "postgres:17"}},
+		cache:   b.shelf, live: b.shelf, now: now, recorder: events.NewFakeRecorder(100), objects: render.Objects,
+		applier: apply.New(b.shelf, b.shelf, naming.FieldManager, yields, now),
+		status:  statusShelf{b.shelf},
+		observer: &observe.Observer{
+			Cache: b.shelf, Live: b.shelf, CertManager: func(context.Context) bool { return true },
+		},
+	}
+	return b
+}
+
+func (b *bed) pass(t *testing.T) ctrl.Result {
+	t.Helper()
+	result, err := b.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&b.shelf.cluster)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func (b *bed) ready(t *testing.T) metav1.Condition {
+	t.Helper()
+	if b.shelf.status == nil {
+		t.Fatal("no status was written")
+	}
+	return *meta.FindStatusCondition(b.shelf.status.Conditions, v1alpha1.ConditionReady)
+}
+
+// TestNothingIsDueWhileNothingIsApplied: what was ensured before a pause gets old, and nobody ensures it then.
+func TestNothingIsDueWhileNothingIsApplied(t *testing.T) {
+	tests := map[string]func(*v1alpha1.PostgresClusterSpec){
+		"paused":  func(spec *v1alpha1.PostgresClusterSpec) { spec.Paused = true },
+		"invalid": func(spec *v1alpha1.PostgresClusterSpec) { spec.Storage = "much" },
+	}
+	for name, stop := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(nil)
+			b.pass(t)
+			if b.shelf.applied["db-app"] != 1 {
+				t.Fatalf("the Secret was not ensured: %v", b.shelf.applied)
+			}
+			before := len(b.shelf.applied)
+			stop(&b.shelf.cluster.Spec)
+			b.shelf.cluster.ResourceVersion, b.shelf.cluster.Generation = "6", 5
+			b.clock = b.clock.Add(time.Hour)
+			if wait := b.pass(t).RequeueAfter; wait < time.Minute {
+				t.Errorf("looks again after %s", wait)
+			}
+			if len(b.shelf.applied) != before {
+				t.Errorf("applied %v", b.shelf.applied)
+			}
+		})
+	}
+}
+
+// TestVolumesAreLetGoWhilePaused: a pause must not cost the data of whoever asks to keep it.
+func TestVolumesAreLetGoWhilePaused(t *testing.T) {
+	b := newBed(func(spec *v1alpha1.PostgresClusterSpec) { spec.Paused = true })
+	claim := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Name: "data-db-0", Namespace: "ns", UID: "claim", ResourceVersion: "3",
+		OwnerReferences: []metav1.OwnerReference{{Kind: "PostgresCluster", Name: "db", UID: "1", Controller: new(true)}},
+	}}
+	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("20Gi")}
+	b.shelf.claims = []corev1.PersistentVolumeClaim{claim}
+	b.pass(t)
+	if len(b.shelf.applied) != 1 || b.shelf.applied["PersistentVolumeClaim"] != 1 {
+		t.Errorf("applied %v, want the claim alone", b.shelf.applied)
+	}
+}
+
+// TestGenerationFromTheFuture: only the API server can tell a cache that is behind from an annotation that lies.
+func TestGenerationFromTheFuture(t *testing.T) {
+	for name, test := range map[string]struct {
+		live    int64
+		applied int
+	}{"the cache is behind": {live: 999}, "somebody wrote it": {live: 4, applied: 1}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(nil)
+			b.shelf.liveGeneration = test.live
+			b.shelf.set = &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
+				Name: "db", Namespace: "ns", UID: "set", ResourceVersion: "3",
+				Annotations:     map[string]string{naming.AnnotationGeneration: "999"},
+				OwnerReferences: []metav1.OwnerReference{{Kind: "PostgresCluster", Name: "db", UID: "1", Controller: new(true)}},
+			}}
+			if wait := b.pass(t).RequeueAfter; wait <= 0 {
+				t.Error("nobody looks again")
+			}
+			if b.shelf.applied["StatefulSet"] != test.applied {
+				t.Errorf("applied %v", b.shelf.applied)
+			}
+		})
+	}
+}
+
+// TestStatusTellsOfAnIntentThatCannotBeRendered: the log alone would not reach the user.
+func TestStatusTellsOfAnIntentThatCannotBeRendered(t *testing.T) {
+	b := newBed(nil)
+	b.objects = func(*snapshot.Cluster, decide.Plan, render.Config) ([]runtime.ApplyConfiguration, error) {
+		return nil, errors.New("no such luck")
+	}
+	if wait := b.pass(t).RequeueAfter; wait <= 0 {
+		t.Error("nobody looks again")
+	}
+	if ready := b.ready(t); ready.Reason != v1alpha1.ReasonApplyFailed ||
+		ready.Message != `PostgresCluster "db": rendering: no such luck` {
+		t.Errorf("Ready is %s: %s", ready.Reason, ready.Message)
+	}
+}

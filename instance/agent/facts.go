@@ -62,6 +62,8 @@ type Facts struct {
 	// Lease as last read, if LeaseKnown.
 	Lease      lease.Lease
 	LeaseKnown bool
+	// LeaseMissing: it did not exist when it was last asked for.
+	LeaseMissing bool
 	// HeldTerm is the last term in which this incarnation held the Lease, 0 if it never did.
 	HeldTerm int32
 	// Replaced: another pod took the place of the agent's, or nothing did yet. It is found out by who wants to take the Lease.

@@ -125,6 +125,8 @@ type Report struct {
 	Message string `json:"message,omitempty"`
 	// Term is the Lease's term this instance last saw.
 	Term int32 `json:"term,omitempty"`
+	// LeaseMissing tells that the Lease does not exist; the agent goes on, and waits for the operator to make it again.
+	LeaseMissing bool `json:"leaseMissing,omitempty"`
 	// SystemID and Timeline of the data; empty without data.
 	SystemID string `json:"systemID,omitempty"`
 	Timeline int64  `json:"timeline,omitempty"`

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,5 +72,33 @@ func TestReplacedPod(t *testing.T) {
 				t.Errorf("the EndpointSlice was written with %q", served)
 			}
 		})
+	}
+}
+
+// TestNoLease asks for a Lease that is not there, and renews one that went.
+func TestNoLease(t *testing.T) {
+	there := true
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if !there {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		_, _ = io.WriteString(w, `{"metadata":{"name":"orders-db","resourceVersion":"7"}}`)
+	}))
+	defer api.Close()
+	client, err := kube.New(&rest.Config{Host: api.URL}, "orders-db", kube.Pod{Name: "orders-db-0", Namespace: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := client.Lease(t.Context())
+	if err != nil || l.Version != "7" {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	there = false
+	if _, err := client.Lease(t.Context()); !errors.Is(err, kube.ErrNoLease) {
+		t.Errorf("read: %v", err)
+	}
+	if _, err := client.UpdateLease(t.Context(), l.Taken("orders-db-0_x"), time.Second); !errors.Is(err, kube.ErrNoLease) {
+		t.Errorf("write: %v", err)
 	}
 }

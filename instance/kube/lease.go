@@ -21,6 +21,9 @@ import (
 // ErrConflict tells that somebody else wrote the Lease since it was read.
 var ErrConflict = errors.New("the Lease was written by somebody else")
 
+// ErrNoLease tells that the Lease does not exist.
+var ErrNoLease = errors.New("the Lease does not exist; the operator has to make it")
+
 // leaseStore keeps the object that was last read or written: an Update has to send all of it.
 type leaseStore struct {
 	mu   sync.Mutex
@@ -30,6 +33,9 @@ type leaseStore struct {
 // Lease reads the Lease, live.
 func (c *Client) Lease(ctx context.Context) (lease.Lease, error) {
 	object, err := c.clientset.CoordinationV1().Leases(c.pod.Namespace).Get(ctx, c.cluster.Lease(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return lease.Lease{}, ErrNoLease
+	}
 	if err != nil {
 		return lease.Lease{}, err
 	}
@@ -37,7 +43,7 @@ func (c *Client) Lease(ctx context.Context) (lease.Lease, error) {
 }
 
 // UpdateLease writes the Lease if it still is as l.Version says, and returns it as written. ErrConflict means that it
-// is not. duration is told to those who read the Lease.
+// is not, ErrNoLease that it is gone. duration is told to those who read the Lease.
 func (c *Client) UpdateLease(ctx context.Context, l lease.Lease, duration time.Duration) (lease.Lease, error) {
 	object, err := c.lease.prepare(l, duration, metav1.NowMicro())
 	if err != nil {
@@ -47,6 +53,9 @@ func (c *Client) UpdateLease(ctx context.Context, l lease.Lease, duration time.D
 		Update(ctx, object, metav1.UpdateOptions{FieldManager: naming.FieldManagerInstance})
 	if apierrors.IsConflict(err) {
 		return lease.Lease{}, ErrConflict
+	}
+	if apierrors.IsNotFound(err) {
+		return lease.Lease{}, ErrNoLease
 	}
 	if err != nil {
 		return lease.Lease{}, err

@@ -155,6 +155,7 @@ func (k *keeper) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, k.duration()/6)
 	defer cancel()
 	l, err := k.runner.kube.Lease(ctx)
+	k.noteMissing(err)
 	if err != nil {
 		return err
 	}
@@ -167,11 +168,28 @@ func (k *keeper) write(ctx context.Context, l lease.Lease) error {
 	ctx, cancel := context.WithTimeout(ctx, duration/6)
 	defer cancel()
 	written, err := k.runner.kube.UpdateLease(ctx, k.annotate(l), duration)
+	k.noteMissing(err)
 	if err != nil {
 		return err
 	}
 	k.learn(written)
 	return nil
+}
+
+// noteMissing has the report tell whether the Lease exists, as far as the answer of a call tells that.
+func (k *keeper) noteMissing(err error) {
+	missing := errors.Is(err, kube.ErrNoLease)
+	if err != nil && !missing {
+		return
+	}
+	r := k.runner
+	r.mu.Lock()
+	news := r.facts.LeaseMissing != missing
+	r.facts.LeaseMissing = missing
+	r.mu.Unlock()
+	if news {
+		r.poke()
+	}
 }
 
 // annotate adds what the holder knows of its database.

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"testing"
@@ -24,6 +25,8 @@ type leaseKube struct {
 	writes int
 	// replaced: another pod took the place of the agent's.
 	replaced bool
+	// err is what every call for the Lease fails with.
+	err error
 }
 
 func (k *leaseKube) Current(context.Context) error {
@@ -36,12 +39,15 @@ func (k *leaseKube) Current(context.Context) error {
 func (k *leaseKube) Lease(context.Context) (lease.Lease, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.lease, nil
+	return k.lease, k.err
 }
 
 func (k *leaseKube) UpdateLease(_ context.Context, l lease.Lease, _ time.Duration) (lease.Lease, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.err != nil {
+		return lease.Lease{}, k.err
+	}
 	if l.Version != k.lease.Version {
 		return lease.Lease{}, kube.ErrConflict
 	}
@@ -174,4 +180,27 @@ func TestTakeAfterPod(t *testing.T) {
 		}
 		r.finish(t)
 	}
+}
+
+// TestLeaseMissing takes the Lease away from its holder, and gives it a new one.
+func TestLeaseMissing(t *testing.T) {
+	api := &leaseKube{lease: lease.Lease{Version: "first"}}
+	r := adopter(t, api)
+	r.step(t.Context())
+	r.finish(t)
+	look := func(err error, missing bool) {
+		t.Helper()
+		api.err = err
+		if _, got := r.keeper.look(t.Context()); !errors.Is(got, err) {
+			t.Errorf("got %v, want %v", got, err)
+		}
+		if r.report(r.decision).LeaseMissing != missing {
+			t.Errorf("after %v reports %t", err, !missing)
+		}
+	}
+	look(nil, false)
+	look(kube.ErrNoLease, true)
+	look(context.DeadlineExceeded, true)
+	api.lease = lease.Lease{Version: "made again"}
+	look(nil, false)
 }

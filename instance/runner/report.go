@@ -12,7 +12,8 @@ func (r *Runner) report(d agent.Decision) contract.Report {
 	f := r.facts
 	return contract.Report{
 		Incarnation: f.Incarnation, Role: d.Role, State: d.State, Message: d.Message, Term: f.Lease.Term,
-		SystemID: f.Data.SystemID, Timeline: int64(f.KnownTimeline()), DataVersion: f.Data.Major,
+		LeaseMissing: f.LeaseMissing,
+		SystemID:     f.Data.SystemID, Timeline: int64(f.KnownTimeline()), DataVersion: f.Data.Major,
 		ServerVersion: f.Programs.Full, AgentVersion: r.options.AgentVersion,
 		SettingsHash: r.settings.inForce, SettingsError: strings.Join(r.settings.errors(), "; "),
 		PendingRestart: r.settings.pending, CertificateSerial: r.settings.serial, LastOrder: r.memory.LastOrder,

@@ -24,7 +24,7 @@ import (
 type Kube interface {
 	// WatchConfig calls changed with the configuration's text, now and at each change, until ctx ends.
 	WatchConfig(ctx context.Context, changed func(text string))
-	// Lease reads the Lease; UpdateLease writes it if nobody else did (kube.ErrConflict).
+	// Lease reads the Lease; UpdateLease writes it if nobody else did (kube.ErrConflict). kube.ErrNoLease: it is gone.
 	Lease(ctx context.Context) (lease.Lease, error)
 	UpdateLease(ctx context.Context, l lease.Lease, duration time.Duration) (lease.Lease, error)
 	// Primary is where the -rw Service leads; Serve leads it here.

@@ -35,7 +35,7 @@ func podSpec(s *snapshot.Cluster, plan decide.Plan, config Config) *corev1ac.Pod
 			WithFSGroup(config.PostgresUID).
 			WithFSGroupChangePolicy(corev1.FSGroupChangeOnRootMismatch).
 			WithSeccompProfile(corev1ac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault))).
-		WithInitContainers(installContainer(config)).
+		WithInitContainers(installContainer(s, config)).
 		WithContainers(postgresContainer(s, plan)).
 		WithVolumes(
 			emptyDir(naming.VolumeAgent), emptyDir(naming.VolumeRun), emptyDir(naming.VolumeTmp), sharedMemory(),
@@ -47,14 +47,16 @@ func podSpec(s *snapshot.Cluster, plan decide.Plan, config Config) *corev1ac.Pod
 	return schedule(spec, s)
 }
 
-// installContainer copies the agent into the pod, so that any image with PostgreSQL can be used.
-func installContainer(config Config) *corev1ac.ContainerApplyConfiguration {
-	return corev1ac.Container().
+// installContainer copies the agent into the pod, so that any image with PostgreSQL can be used. It gets PostgreSQL's
+// resources, which cost nothing more because it ends first: a quota refuses pods with a container that names none.
+func installContainer(s *snapshot.Cluster, config Config) *corev1ac.ContainerApplyConfiguration {
+	container := corev1ac.Container().
 		WithName(naming.ContainerInstall).
 		WithImage(config.OperatorImage).
 		WithArgs("instance", "install", "--to", naming.PathAgentBin).
 		WithSecurityContext(restricted()).
 		WithVolumeMounts(mount(naming.VolumeAgent, naming.PathAgentDir))
+	return withResources(container, s)
 }
 
 func postgresContainer(s *snapshot.Cluster, plan decide.Plan) *corev1ac.ContainerApplyConfiguration {
@@ -85,6 +87,10 @@ func postgresContainer(s *snapshot.Cluster, plan decide.Plan) *corev1ac.Containe
 			mount(naming.VolumeAppUser, naming.PathAppUser).WithReadOnly(true),
 			mount(naming.VolumeSuperuser, naming.PathSuperuser).WithReadOnly(true),
 		)
+	return withResources(container, s)
+}
+
+func withResources(container *corev1ac.ContainerApplyConfiguration, s *snapshot.Cluster) *corev1ac.ContainerApplyConfiguration {
 	if resources := s.Object.Spec.Resources; len(resources.Limits)+len(resources.Requests) > 0 {
 		ac := corev1ac.ResourceRequirements()
 		if len(resources.Limits) > 0 {

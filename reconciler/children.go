@@ -170,7 +170,7 @@ func (r *Reconciler) owner(cluster *v1alpha1.PostgresCluster) apply.Owner {
 // bookkeeping, and annotations that are not ours. What selects or defines something is taken back.
 func yields(path string) bool {
 	if label, ok := strings.CutPrefix(path, ".metadata.labels."); ok {
-		return label == naming.LabelInstance || label == naming.LabelName || label == naming.LabelComponent
+		return label == naming.LabelInstance || label == naming.LabelName
 	}
 	annotation, ok := strings.CutPrefix(path, ".metadata.annotations.")
 	return ok && !strings.HasPrefix(annotation, v1alpha1.Group+"/")

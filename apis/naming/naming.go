@@ -11,8 +11,6 @@ import (
 const (
 	// FieldManager owns every rendered child and the status of a PostgresCluster.
 	FieldManager = "pg-operator"
-	// FieldManagerFinalizer owns finalizers.
-	FieldManagerFinalizer = "pg-operator-finalizer"
 	// FieldManagerInstance owns what an agent writes: its own pod's labels and annotations, the -rw EndpointSlice.
 	FieldManagerInstance = "pg-operator-instance"
 )
@@ -21,7 +19,6 @@ const (
 const (
 	LabelName      = "app.kubernetes.io/name"
 	LabelInstance  = "app.kubernetes.io/instance"
-	LabelComponent = "app.kubernetes.io/component"
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	// LabelCluster names the PostgresCluster an object belongs to.
 	LabelCluster = "db.example.com/cluster"

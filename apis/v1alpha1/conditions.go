@@ -30,8 +30,6 @@ const (
 	ReasonHealing = "Healing"
 	// ReasonNoPrimary says that no instance takes writes.
 	ReasonNoPrimary = "NoPrimary"
-	// ReasonFailingOver says that a new primary is being chosen.
-	ReasonFailingOver = "FailingOver"
 	// ReasonPaused says that spec.paused is set.
 	ReasonPaused = "Paused"
 	// ReasonNotPaused says that spec.paused is not set.
@@ -43,8 +41,6 @@ const (
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonNameConflict says that an object of the needed name exists and belongs to somebody else.
 	ReasonNameConflict = "NameConflict"
-	// ReasonFieldConflict says that another field manager owns a field of an object we share.
-	ReasonFieldConflict = "FieldConflict"
 	// ReasonContested says that another field manager keeps taking a field of ours.
 	ReasonContested = "Contested"
 	// ReasonCertManagerMissing says that the API server does not know cert-manager's kinds.

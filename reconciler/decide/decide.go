@@ -146,15 +146,17 @@ func (p *Plan) replicas(s *snapshot.Cluster) {
 	}
 	primary, known := s.Primary()
 	switch {
+	case !known && p.SystemID == "":
+		// No database was ever made, so none is lost.
 	case !known:
 		p.Blocks = append(p.Blocks, Block{v1alpha1.ReasonScaleDownBlocked, fmt.Sprintf(
 			"cannot scale down from %d to %d instances while it is not known which one is the primary", live, p.Replicas)})
 		p.Replicas = live
 	case primary.Ordinal >= p.Replicas:
 		p.Blocks = append(p.Blocks, Block{v1alpha1.ReasonScaleDownBlocked, fmt.Sprintf(
-			"cannot scale down to %d because instance %s is the primary and would be removed: move the primary to one of "+
-				"the first %d instances (delete pod %s to make another one take over), or set spec.replicas to %d",
-			p.Replicas, primary.Name, p.Replicas, primary.Name, primary.Ordinal+1)})
+			"cannot scale down to %d because instance %s is the primary and would be removed: this operator does not move "+
+				"a primary that is well yet; set spec.replicas to %d",
+			p.Replicas, primary.Name, primary.Ordinal+1)})
 		p.Replicas = min(live, primary.Ordinal+1)
 	}
 	for ordinal := live - 1; ordinal >= p.Replicas; ordinal-- {

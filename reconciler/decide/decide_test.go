@@ -123,7 +123,7 @@ func TestNext(t *testing.T) {
 			},
 			func(t *testing.T, p decide.Plan) {
 				if p.Replicas != 2 || len(p.Blocks) != 1 || p.Blocks[0].Reason != v1alpha1.ReasonScaleDownBlocked ||
-					!strings.Contains(p.Blocks[0].Message, "db-1") {
+					!strings.Contains(p.Blocks[0].Message, "db-1") || !strings.Contains(p.Blocks[0].Message, "set spec.replicas to 2") {
 					t.Errorf("replicas %d, blocks %v", p.Replicas, p.Blocks)
 				}
 			},
@@ -146,6 +146,17 @@ func TestNext(t *testing.T) {
 			},
 			func(t *testing.T, p decide.Plan) {
 				if p.Replicas != 2 || len(p.Blocks) != 1 {
+					t.Errorf("replicas %d, blocks %v", p.Replicas, p.Blocks)
+				}
+			},
+		},
+		"no data, no primary to be kept": {
+			func(s *snapshot.Cluster) {
+				s.Object.Spec.Replicas = &one
+				s.Instances[0].Report, s.Instances[1].Report = nil, nil
+			},
+			func(t *testing.T, p decide.Plan) {
+				if p.Replicas != 1 || len(p.Blocks) != 0 {
 					t.Errorf("replicas %d, blocks %v", p.Replicas, p.Blocks)
 				}
 			},

@@ -46,7 +46,7 @@ const (
 // Delay is how long to wait before trying again; zero for the work queue's back-off.
 func (c Class) Delay() time.Duration {
 	switch c {
-	case ClassStale, ClassGone, ClassReplaced:
+	case ClassStale, ClassGone, ClassReplaced, ClassFieldConflict: // A conflict that is not solved was a race.
 		return time.Second
 	case ClassDeleting:
 		return 2 * time.Second

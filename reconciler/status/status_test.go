@@ -132,7 +132,14 @@ func TestCompute(t *testing.T) {
 		},
 		"the primary is down": {
 			change: func(s *snapshot.Cluster) { notReady(s, 0) },
-			reason: v1alpha1.ReasonFailingOver, others: "Progressing Degraded",
+			reason: v1alpha1.ReasonNoPrimary, others: "Progressing Degraded",
+		},
+		"the primary is restarted for an update": {
+			change: func(s *snapshot.Cluster) {
+				s.Object.Status.Conditions[0].Reason = v1alpha1.ReasonUpdating
+				notReady(s, 0)
+			},
+			reason: v1alpha1.ReasonUpdating, others: "Progressing Degraded",
 		},
 		"nothing is up": {
 			change: func(s *snapshot.Cluster) { notReady(s, 0); notReady(s, 1) },

@@ -63,8 +63,6 @@ func failureTrouble(s *snapshot.Cluster, f *outcome.Failure) (block decide.Block
 		return decide.Block{Reason: v1alpha1.ReasonNameConflict, Message: object + f.Message}, true
 	case outcome.ClassContested:
 		return decide.Block{Reason: v1alpha1.ReasonContested, Message: object + f.Message}, true
-	case outcome.ClassFieldConflict:
-		return decide.Block{Reason: v1alpha1.ReasonFieldConflict, Message: object + f.Message}, true
 	case outcome.ClassQuota:
 		return decide.Block{Reason: v1alpha1.ReasonQuotaExceeded, Message: object + f.Message}, true
 	case outcome.ClassForbidden:

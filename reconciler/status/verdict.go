@@ -147,8 +147,8 @@ func (r *rollout) reason(previous string, first bool) string {
 		return ""
 	case first:
 		return v1alpha1.ReasonProvisioning
-	case !r.primary && r.ready > 0 && r.members > 1:
-		return v1alpha1.ReasonFailingOver
+	case !r.primary && previous == v1alpha1.ReasonUpdating:
+		return v1alpha1.ReasonUpdating // It is the primary's turn to restart.
 	case !r.primary:
 		return v1alpha1.ReasonNoPrimary
 	case r.pods != r.wanted && (r.pods > r.wanted || previous == v1alpha1.ReasonScaling || r.pods == r.ready && !r.rendered):

@@ -18,6 +18,7 @@ import (
 	"github.com/acme/pg-operator/apis/v1alpha1"
 	"github.com/acme/pg-operator/reconciler/apply"
 	"github.com/acme/pg-operator/reconciler/decide"
+	"github.com/acme/pg-operator/reconciler/outcome"
 	"github.com/acme/pg-operator/reconciler/render"
 	"github.com/acme/pg-operator/reconciler/snapshot"
 )
@@ -55,6 +56,7 @@ func (r *Reconciler) apply(ctx context.Context, s *snapshot.Cluster, plan decide
 		return err
 	}
 	r.ensure(ctx, s, pass)
+	pass.Keep(func(key outcome.Key) bool { return rendered[snapshot.Key(key)] })
 	last := len(intents) - 1
 	pass.All(ctx, intents[:last])
 	if ctx.Err() != nil || pass.Result.Gone || pass.Result.Blocked() {

@@ -1,6 +1,7 @@
 package reconciler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -60,10 +61,7 @@ func delay(plan decide.Plan, result *outcome.Result) time.Duration {
 	wait := plan.RequeueAfter
 	for i := range result.Failures {
 		failure := &result.Failures[i]
-		wait = soonest(wait, failure.Class.Delay())
-		if failure.RetryAfter > 0 {
-			wait = soonest(wait, failure.RetryAfter)
-		}
+		wait = soonest(wait, cmp.Or(failure.RetryAfter, failure.Class.Delay()))
 	}
 	return wait
 }

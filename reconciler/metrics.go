@@ -30,8 +30,8 @@ var (
 	}, []string{"kind", "result"})
 	takenBack = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "pg_operator_fields_taken_back_total",
-		Help: "Fields of children taken back, by kind and by the field manager that had changed them.",
-	}, []string{"kind", "manager"})
+		Help: "Fields of children taken back from other field managers, by kind; events and log name managers and fields.",
+	}, []string{"kind"})
 	clusterReady = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "pg_operator_cluster_ready",
 		Help: "1 when the Ready condition of a PostgresCluster is True, else 0.",
@@ -52,7 +52,7 @@ func (r *Reconciler) measure(
 	}
 	for _, taken := range result.TakenBack {
 		for _, conflict := range taken.Conflicts {
-			takenBack.WithLabelValues(taken.Kind, conflict.Manager).Inc()
+			takenBack.WithLabelValues(taken.Kind).Inc()
 			logger.Info("Took back a field from another field manager", "kind", taken.Kind, "child", taken.Name,
 				"manager", conflict.Manager, "path", conflict.Path)
 		}

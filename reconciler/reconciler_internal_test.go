@@ -8,10 +8,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +23,7 @@ import (
 	"github.com/acme/pg-operator/reconciler/apply"
 	"github.com/acme/pg-operator/reconciler/decide"
 	"github.com/acme/pg-operator/reconciler/observe"
+	"github.com/acme/pg-operator/reconciler/outcome"
 	"github.com/acme/pg-operator/reconciler/render"
 	"github.com/acme/pg-operator/reconciler/snapshot"
 )
@@ -37,11 +40,14 @@ type shelf struct {
 	status         *v1alpha1.PostgresClusterStatus
 }
 
-func (s *shelf) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+func (s *shelf) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	switch object := object.(type) {
 	case *v1alpha1.PostgresCluster:
 		s.cluster.DeepCopyInto(object)
 	case *metav1.PartialObjectMetadata:
+		if object.Kind == "Secret" || object.Kind == "Lease" {
+			return apierrors.NewNotFound(schema.GroupResource{Resource: object.Kind}, key.Name)
+		}
 		s.cluster.ObjectMeta.DeepCopyInto(&object.ObjectMeta)
 		object.Generation = s.liveGeneration
 	}
@@ -169,6 +175,19 @@ func TestNothingIsDueWhileNothingIsApplied(t *testing.T) {
 				t.Errorf("applied %v", b.shelf.applied)
 			}
 		})
+	}
+}
+
+// TestFightsAreTriedAgainWhenTheyAreForgotten, and not by the short delay of other refusals.
+func TestFightsAreTriedAgainWhenTheyAreForgotten(t *testing.T) {
+	contested := outcome.Failure{Class: outcome.ClassContested, RetryAfter: 7 * time.Minute}
+	result := &outcome.Result{Failures: []outcome.Failure{contested}}
+	if wait := delay(decide.Plan{}, result); wait != 7*time.Minute {
+		t.Errorf("tries again after %s", wait)
+	}
+	result.Failures = append(result.Failures, outcome.Failure{Class: outcome.ClassDeleting})
+	if wait := delay(decide.Plan{}, result); wait != outcome.ClassDeleting.Delay() {
+		t.Errorf("with another failure: tries again after %s", wait)
 	}
 }
 

@@ -236,6 +236,54 @@ func TestWhoseObjectItIs(t *testing.T) {
 	}
 }
 
+// TestEnsuredObjectsThatExist are never created, and are looked at anew each time: whose they are may change.
+func TestEnsuredObjectsThatExist(t *testing.T) {
+	b := newBed()
+	b.server.exists = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "ours", Labels: map[string]string{"ours": "yes"}}}
+	ensure := func() outcome.Result {
+		b.now = b.now.Add(time.Minute)
+		p := b.pass()
+		p.Ensure(t.Context(), corev1.SchemeGroupVersion.WithKind("Secret"), "x", time.Minute, func() client.Object {
+			return &corev1.Secret{}
+		})
+		return p.Result
+	}
+	if result := ensure(); result.Outcomes[0].Outcome != outcome.Unchanged {
+		t.Fatalf("ours: %+v", result)
+	}
+	b.server.exists = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "theirs"}}
+	result := ensure()
+	if len(result.Failures) != 1 || result.Failures[0].Class != outcome.ClassForeign ||
+		!strings.Contains(result.Failures[0].Message, "the operator makes this Secret itself") {
+		t.Errorf("somebody else's: %+v", result)
+	}
+	if b.server.creates != 0 {
+		t.Errorf("%d creates over an object that exists", b.server.creates)
+	}
+	b.server.exists = nil
+	if result := ensure(); result.Outcomes[0].Outcome != outcome.Created || b.server.creates != 1 {
+		t.Errorf("nobody's: %+v", result)
+	}
+}
+
+// TestNobodyWaitsForWhatIsNotWanted: a child that the cache never showed and that is not rendered any more.
+func TestNobodyWaitsForWhatIsNotWanted(t *testing.T) {
+	b := newBed()
+	b.apply(t, "1", nil)
+	p := b.pass()
+	if !p.Pending() {
+		t.Fatal("the cache has shown nothing, and nobody waits for it")
+	}
+	p.Keep(func(key outcome.Key) bool { return key.Name == "x" })
+	if !p.Pending() {
+		t.Error("a wanted child is forgotten")
+	}
+	p.Keep(func(outcome.Key) bool { return false })
+	if p.Pending() {
+		t.Error("somebody waits for a child that is not wanted")
+	}
+}
+
 func TestEnsuredObjectsAreLookedForOnceInAWhile(t *testing.T) {
 	b := newBed()
 	ensure := func() outcome.Result {

@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,36 +16,39 @@ import (
 )
 
 // Ensure creates an object that is never applied over and never read: one that exists is kept. It asks the server
-// once in a period.
+// once in a period, by reading metadata only: whose it is may have changed since the last time.
 func (p *Pass) Ensure(
 	ctx context.Context, gvk schema.GroupVersionKind, name string, period time.Duration, build func() client.Object,
 ) {
 	key := outcome.Key{GroupKind: gvk.GroupKind(), Name: name}
-	checked, known := p.memory.ensured[key]
-	if known && p.now().Sub(checked) < period {
+	if checked, known := p.memory.ensured[key]; known && p.now().Sub(checked) < period {
 		p.Result.Add(key, outcome.Skipped)
 		return
 	}
-	if p.Result.Gone || !p.confirm(ctx) {
+	if p.Result.Gone || ctx.Err() != nil {
 		return
 	}
-	p.Result.Calls++
-	err := p.writer.Create(ctx, build(), p.manager)
+	delete(p.memory.ensured, key)
+	_, failure := p.identify(ctx, key)
 	switch {
-	case err == nil:
-		p.Result.Add(key, outcome.Created)
-	case apierrors.IsAlreadyExists(err):
-		if !known {
-			if _, failure := p.identify(ctx, key); failure != nil {
-				p.Result.Fail(key, *failure)
-				return
-			}
-		}
+	case failure == nil:
 		p.Result.Add(key, outcome.Unchanged)
-	default:
-		delete(p.memory.ensured, key)
-		p.refused(key, err)
+	case failure.Class != outcome.ClassGone:
+		if failure.Class == outcome.ClassForeign {
+			failure.Message += fmt.Sprintf(", because the operator makes this %s itself", key.Kind)
+		}
+		p.Result.Fail(key, *failure)
 		return
+	case !p.confirm(ctx):
+		return
+	default:
+		p.Result.Calls++
+		// Another one that was made since then is looked at in the next pass.
+		if err := p.writer.Create(ctx, build(), p.manager); err != nil {
+			p.refused(key, err)
+			return
+		}
+		p.Result.Add(key, outcome.Created)
 	}
 	p.memory.ensured[key] = p.now()
 }
@@ -58,6 +62,11 @@ func (p *Pass) NextEnsure(period time.Duration) time.Time {
 		}
 	}
 	return next
+}
+
+// Keep forgets the applies of children that are not wanted any more: nobody waits for the cache to show them.
+func (p *Pass) Keep(wanted func(outcome.Key) bool) {
+	maps.DeleteFunc(p.memory.applied, func(key outcome.Key, _ applied) bool { return !wanted(key) })
 }
 
 // Pending says that the cache does not show yet all that was written.

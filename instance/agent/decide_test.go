@@ -265,6 +265,42 @@ func TestDecide(t *testing.T) {
 				f.Server, f.Diagnosis = agent.Server{Broken: true, LastError: "panic"}, agent.Diagnosis{Verdict: agent.VerdictStream}
 			},
 		},
+		"cloned in vain": {
+			facts: replicaFacts(), do: agent.TaskStartReplica, state: contract.StateWaiting, message: "attempts: 1); waits before the next clone: PostgreSQL cannot start",
+			change: func(f *agent.Facts) {
+				f.Server, f.Diagnosis = agent.Server{Broken: true, LastError: "panic"}, agent.Diagnosis{Verdict: agent.VerdictStream}
+				f.Repairs = agent.Repairs{Clones: 1, Waiting: true}
+			},
+		},
+		"cloned in vain, log gone": {
+			facts: replicaFacts(), state: contract.StateWaiting, message: "log is gone",
+			change: func(f *agent.Facts) {
+				f.Diagnosis = agent.Diagnosis{Verdict: agent.VerdictClone, Detail: "log is gone"}
+				f.Repairs = agent.Repairs{Clones: 1, Waiting: true}
+			},
+		},
+		"cloned in vain again and again": {
+			facts: replicaFacts(), state: contract.StateFailed, message: "no space",
+			change: func(f *agent.Facts) {
+				f.Server, f.Data.Torn = agent.Server{}, true
+				f.Failed = agent.Failure{Task: agent.TaskClone, Message: "no space"}
+				f.Repairs = agent.Repairs{Clones: 3, Waiting: true}
+			},
+		},
+		"cloned in vain, waited": {
+			facts: replicaFacts(), do: agent.TaskClone, state: contract.StateCloning,
+			change: func(f *agent.Facts) {
+				f.Server, f.Diagnosis = agent.Server{}, agent.Diagnosis{Verdict: agent.VerdictClone}
+				f.Repairs = agent.Repairs{Clones: 1}
+			},
+		},
+		"rewound in vain": {
+			facts: replicaFacts(), do: agent.TaskClone, state: contract.StateCloning, message: "forked; a rewind did not",
+			change: func(f *agent.Facts) {
+				f.Server, f.Diagnosis = agent.Server{}, agent.Diagnosis{Verdict: agent.VerdictRewind, Detail: "forked"}
+				f.Repairs = agent.Repairs{Rewinds: 1}
+			},
+		},
 		"primary does not start": {
 			facts: primaryFacts(), do: agent.TaskStartPrimary, state: contract.StateFailed, message: "panic",
 			change: func(f *agent.Facts) { f.Server = agent.Server{Broken: true, LastError: "panic"} },

@@ -79,6 +79,8 @@ type Facts struct {
 	Failed Failure
 	// Diagnosis of data that does not follow; it is forgotten when data or primary change.
 	Diagnosis Diagnosis
+	// Repairs of the data since it last streamed.
+	Repairs Repairs
 
 	// Provisioned: the roles and the database exist. ProvisionDue: passwords, roles or slots have to be looked at again.
 	Provisioned, ProvisionDue bool
@@ -161,6 +163,14 @@ const (
 type Diagnosis struct {
 	Verdict Verdict
 	Detail  string
+}
+
+// Repairs are what was done to a replica's data, in vain as long as it does not stream.
+type Repairs struct {
+	// Rewinds and Clones that came to their end, or failed after a while.
+	Rewinds, Clones int
+	// Waiting: it is too early for another clone, which is a load on the primary.
+	Waiting bool
 }
 
 // Decision is what to do and to say.

@@ -62,10 +62,26 @@ func (f Facts) clone(d Decision, why string) Decision {
 		d.State = contract.StateWaiting
 		d.Message = fmt.Sprintf("waits for %s, to clone from it: %s", d.Follow, why)
 		return d
+	case f.Repairs.Waiting && f.Running != TaskClone:
+		return f.cloneLater(d, why)
 	case f.Server.Up:
 		return f.begin(TaskStop, d)
 	}
 	return f.begin(TaskClone, d)
+}
+
+// cloneLater is for an instance that was cloned already, and does not stream since.
+func (f Facts) cloneLater(d Decision, why string) Decision {
+	d.State = contract.StateWaiting
+	if f.Repairs.Clones >= persistent {
+		d.State = contract.StateFailed
+	}
+	if f.Failed.Task == TaskClone {
+		why = f.Failed.Message
+	}
+	d.Message = fmt.Sprintf("does not stream from %s though it was cloned (attempts: %d); waits before the next clone: %s",
+		d.Follow, f.Repairs.Clones, why)
+	return d
 }
 
 // ahead keeps data that only this instance has, for somebody to decide. PostgreSQL stops, because it would follow
@@ -88,6 +104,10 @@ func (f Facts) rewind(d Decision) Decision {
 	if f.Failed.Task == TaskRewind {
 		return f.clone(d, f.Failed.Message)
 	}
+	if f.Repairs.Rewinds > 0 {
+		// pg_rewind goes by the control file, which does not know yet of a timeline that was begun and fenced at once.
+		return f.clone(d, f.Diagnosis.Detail+"; a rewind did not change that")
+	}
 	d.Message = f.Diagnosis.Detail
 	switch {
 	case f.Server.Up:
@@ -105,7 +125,15 @@ func (f Facts) startReplica(d Decision) Decision {
 		if f.Diagnosis.Verdict == VerdictNone {
 			return f.begin(TaskDiagnose, d)
 		}
-		return f.clone(d, "PostgreSQL cannot start on the volume's copy: "+f.Server.LastError)
+		why := "PostgreSQL cannot start on the volume's copy: " + f.Server.LastError
+		if !f.Repairs.Waiting {
+			return f.clone(d, why)
+		}
+		// To start costs the primary nothing.
+		later := f.cloneLater(d, why)
+		d = f.start(TaskStartReplica, d)
+		d.State, d.Message = later.State, later.Message
+		return d
 	}
 	return f.start(TaskStartReplica, d)
 }

@@ -35,6 +35,8 @@ type simulatedInstance struct {
 	decision agent.Decision
 	// astray: its data has what the primary does not.
 	astray bool
+	// stubborn: a rewind does not change that.
+	stubborn bool
 }
 
 func newSimulated(count int) *simulated {
@@ -97,6 +99,9 @@ func (s *simulated) observe(i *simulatedInstance) {
 	server.Accepting, server.Recovering = true, server.Replica
 	primary := s.find(s.service.Instance)
 	server.Streaming = server.Replica && primary != nil && primary.facts.Server.Up && !primary.facts.Server.Replica && !i.astray
+	if server.Streaming {
+		i.facts.Repairs = agent.Repairs{}
+	}
 	server.Silent = server.Replica && !server.Streaming
 }
 
@@ -118,7 +123,7 @@ func (s *simulated) step(t *rapid.T, i *simulatedInstance, fails bool) {
 	}
 	if d.Do == agent.TaskNone {
 		// Time passes.
-		i.facts.Failed.Waiting = false
+		i.facts.Failed.Waiting, i.facts.Repairs.Waiting = false, false
 		if i.facts.Diagnosis.Verdict == agent.VerdictStream {
 			i.facts.Diagnosis = agent.Diagnosis{}
 		}
@@ -206,10 +211,20 @@ func (s *simulated) carryOut(t *rapid.T, i *simulatedInstance, d agent.Decision)
 		if f.Server.Up {
 			t.Fatalf("%s replaces the data under a running server", f.Self)
 		}
+		if d.Do == agent.TaskClone && f.Repairs.Waiting {
+			t.Fatalf("%s clones again at once", f.Self)
+		}
 		if alive {
 			f.Data = primary.facts.Data
 			f.Data.Replica = true
-			f.Diagnosis, i.astray = agent.Diagnosis{}, false
+			f.Diagnosis = agent.Diagnosis{}
+			if d.Do == agent.TaskClone {
+				i.astray, i.stubborn = false, false
+				f.Repairs = agent.Repairs{Clones: f.Repairs.Clones + 1, Waiting: true}
+			} else {
+				i.astray = i.stubborn
+				f.Repairs.Rewinds++
+			}
 		}
 	case agent.TaskStop, agent.TaskFence, agent.TaskRestart:
 		f.Server = agent.Server{}
@@ -268,7 +283,7 @@ func (s *simulated) turn(t *rapid.T, i *simulatedInstance) {
 // events happen at random; what is named more than once is likelier.
 var events = []string{
 	"turn", "turn", "turn", "step", "step", "step", "look", "look", "observe", "observe", "fail", "fail", "kill", "restart", "wipe",
-	"astray", "settings", "new Lease", "clear Lease", "replace pod",
+	"astray", "stubborn", "settings", "new Lease", "clear Lease", "replace pod",
 }
 
 func (s *simulated) happen(t *rapid.T, event string, i *simulatedInstance) {
@@ -305,6 +320,8 @@ func (s *simulated) happen(t *rapid.T, event string, i *simulatedInstance) {
 			s.restartAgent(i)
 			i.facts.Data = agent.Data{Known: true}
 		}
+	case "stubborn":
+		i.stubborn = true
 	case "astray":
 		if i.facts.Data.Replica {
 			i.astray = true

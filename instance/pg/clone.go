@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/acme/pg-operator/postgres"
 )
@@ -48,6 +49,10 @@ func (u Upstream) conninfo(database string) string {
 	return strings.TrimSpace(b.String())
 }
 
+// cloneSilence is how long pg_basebackup may go without a byte of data: before the first one, the primary writes a
+// checkpoint. A connection that is dead ends much sooner.
+const cloneSilence = 10 * time.Minute
+
 // Clone copies the primary's data, in place of what the volume has. That stays until the copy is complete, if there
 // is room for both.
 func (v Volume) Clone(ctx context.Context, programs Programs, primary Upstream) error {
@@ -57,7 +62,7 @@ func (v Volume) Clone(ctx context.Context, programs Programs, primary Upstream) 
 	if err := v.makeRoom(); err != nil {
 		return err
 	}
-	_, err := programs.output(ctx, "pg_basebackup", "--pgdata="+v.unfinished(), "--dbname="+primary.conninfo(""),
+	err := programs.outputWhileTalking(ctx, cloneSilence, "pg_basebackup", "--progress", "--no-estimate-size", "--pgdata="+v.unfinished(), "--dbname="+primary.conninfo(""),
 		"--wal-method=stream", "--slot="+primary.Slot, "--checkpoint=fast", "--no-password", "--no-manifest",
 		// finish writes everything to disk with one call before the directory gets its name.
 		"--no-sync")

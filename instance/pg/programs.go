@@ -11,6 +11,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/acme/pg-operator/postgres"
 )
@@ -94,6 +97,8 @@ func (p Programs) command(ctx context.Context, name string, args ...string) *exe
 	cmd := exec.CommandContext(ctx, filepath.Join(p.Dir, name), args...)
 	cmd.Env = []string{"PATH=" + p.Dir + ":/usr/bin:/bin", "LC_ALL=C", "HOME=/nonexistent", "PGSSLCRL=", "PGCONNECT_TIMEOUT=10"}
 	cmd.Dir = "/"
+	// A program that is ended may have children that keep its output open.
+	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }
 
@@ -106,6 +111,47 @@ func (p Programs) output(ctx context.Context, name string, args ...string) ([]by
 		return out.Bytes(), &ProgramError{Program: name, Output: complaint.String(), Err: err}
 	}
 	return out.Bytes(), nil
+}
+
+// errSilent tells that a program was ended because it went on without a sign of progress.
+var errSilent = errors.New("no progress")
+
+// outputWhileTalking runs a program that tells of its progress as it complains, and ends it when it has not said a word
+// for as long as silence.
+func (p Programs) outputWhileTalking(ctx context.Context, silence time.Duration, name string, args ...string) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	talk := &talk{silence: silence, timer: time.AfterFunc(silence, func() { cancel(errSilent) })}
+	defer talk.timer.Stop()
+	cmd := p.command(ctx, name, args...)
+	cmd.Stderr = talk
+	// It ends together with its children, which would go on to write.
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	err := children.run(cmd)
+	if err != nil && errors.Is(context.Cause(ctx), errSilent) {
+		err = fmt.Errorf("%w for %v, so it was ended", errSilent, silence)
+		return &ProgramError{Program: name, Err: err}
+	}
+	if err != nil {
+		return &ProgramError{Program: name, Output: string(talk.last), Err: err}
+	}
+	return nil
+}
+
+// talk is what a program says: only its end is kept, as progress is told for hours.
+type talk struct {
+	silence time.Duration
+	timer   *time.Timer
+	last    []byte
+}
+
+func (t *talk) Write(b []byte) (int, error) {
+	const most = 4 << 10
+	t.timer.Reset(t.silence)
+	t.last = append(t.last, b...)
+	t.last = t.last[max(0, len(t.last)-most):]
+	return len(b), nil
 }
 
 // ProgramError is a program of PostgreSQL that failed.

@@ -198,7 +198,7 @@ func (w *serverWatch) learn(ctx context.Context, o pg.Observation) time.Duration
 		f.Server.Silent, f.Server.LastError, f.Server.Timeline = silent, trouble, o.Timeline
 		f.ProvisionDue = f.ProvisionDue || slotsDue
 		if streaming {
-			f.Diagnosis = w.runner.memory.diagnosis()
+			f.Diagnosis, f.Repairs = w.runner.memory.diagnosis(), agent.Repairs{}
 		}
 	})
 	if quiet && !silent {

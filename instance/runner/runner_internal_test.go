@@ -3,6 +3,8 @@ package runner
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/go-logr/logr"
 
@@ -32,6 +34,31 @@ func TestNextOrder(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", name, got, tc.want)
 		}
 	}
+}
+
+func TestCloneWait(t *testing.T) {
+	for clones, want := range map[int]time.Duration{
+		1: time.Minute, 2: 2 * time.Minute, 5: 16 * time.Minute, 6: 30 * time.Minute, 1000: 30 * time.Minute,
+	} {
+		if got := cloneWaitAfter(clones); got != want {
+			t.Errorf("after %d clones waits %v, want %v", clones, got, want)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := New(Options{}, nil, logr.Discard())
+		for n := 1; n <= 3; n++ {
+			r.cloned()
+			time.Sleep(cloneWaitAfter(n) - time.Second)
+			if synctest.Wait(); !r.facts.Repairs.Waiting || r.facts.Repairs.Clones != n {
+				t.Errorf("just before the next clone is due: %+v", r.facts.Repairs)
+			}
+			r.facts.Repairs.Rewinds++
+			time.Sleep(2 * time.Second)
+			if synctest.Wait(); r.facts.Repairs.Waiting {
+				t.Errorf("after the wait: %+v", r.facts.Repairs)
+			}
+		}
+	})
 }
 
 // TestExpecting ends a process, or fails to; only in the latter case another end of it is news.

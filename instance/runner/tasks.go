@@ -105,19 +105,24 @@ func (r *Runner) bootstrap(ctx context.Context) error {
 }
 
 func (r *Runner) clone(ctx context.Context) error {
-	return r.replaceData(ctx, func(primary pg.Upstream) error {
+	return r.replaceData(ctx, (*Runner).cloned, func(primary pg.Upstream) error {
 		return r.options.Volume.Clone(ctx, r.programs, primary)
 	})
 }
 
 func (r *Runner) rewind(ctx context.Context) error {
-	return r.replaceData(ctx, func(primary pg.Upstream) error {
+	rewound := func(r *Runner) { r.facts.Repairs.Rewinds++ }
+	return r.replaceData(ctx, rewound, func(primary pg.Upstream) error {
 		return r.options.Volume.Rewind(ctx, r.programs, primary)
 	})
 }
 
-// replaceData changes a replica's data with the help of the primary, after which what was known of it is void.
-func (r *Runner) replaceData(ctx context.Context, replace func(primary pg.Upstream) error) error {
+// costly is after what time a failed attempt to replace data was a load on the primary.
+const costly = 10 * time.Second
+
+// replaceData changes a replica's data with the help of the primary, after which what was known of it is void. note
+// notes that, with mu held.
+func (r *Runner) replaceData(ctx context.Context, note func(*Runner), replace func(primary pg.Upstream) error) error {
 	if err := r.refreshKeys(); err != nil {
 		return err
 	}
@@ -132,17 +137,55 @@ func (r *Runner) replaceData(ctx context.Context, replace func(primary pg.Upstre
 	if expected != "" && systemID != expected {
 		return fmt.Errorf("%s has the database %s, but this cluster is %s; nothing was changed", primary.Host, systemID, expected)
 	}
+	begun := time.Now()
 	err = replace(primary)
 	r.inspect(ctx)
-	if err != nil || ctx.Err() != nil {
+	if ctx.Err() != nil {
+		return err
+	}
+	if err != nil {
+		if time.Since(begun) > costly {
+			r.update(func(*agent.Facts) { note(r) })
+		}
 		return err
 	}
 	r.update(func(f *agent.Facts) {
+		note(r)
 		f.Diagnosis, f.Server.Broken, f.Server.LastError = agent.Diagnosis{}, false, ""
 		r.starts, r.memory.Ahead = starts{}, ""
 		r.remember()
 	})
 	return nil
+}
+
+// An instance that does not stream after it was cloned waits before it is cloned again, twice as long each time: a
+// clone reads the whole database from the primary, and whatever spoiled the last one may do so again.
+const (
+	cloneWait    = time.Minute
+	cloneWaitMax = 30 * time.Minute
+)
+
+// cloneWaitAfter is how long to wait after a number of clones that led to nothing.
+func cloneWaitAfter(clones int) time.Duration {
+	wait := cloneWait
+	for range clones - 1 {
+		wait = min(2*wait, cloneWaitMax)
+	}
+	return wait
+}
+
+// cloned notes a clone, and has the next one wait. The caller holds mu.
+func (r *Runner) cloned() {
+	r.facts.Repairs.Clones++
+	r.facts.Repairs.Waiting = true
+	clones := r.facts.Repairs.Clones
+	time.AfterFunc(cloneWaitAfter(clones), func() {
+		r.update(func(f *agent.Facts) {
+			if f.Repairs.Clones == clones {
+				f.Repairs.Waiting = false
+			}
+		})
+	})
 }
 
 // start starts PostgreSQL with the configuration of its role.

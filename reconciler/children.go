@@ -23,11 +23,12 @@ import (
 	"github.com/acme/pg-operator/reconciler/snapshot"
 )
 
-// How often it is looked whether objects are still there that are never watched: seldom while all is well. A lost Lease
-// or Secret shows in instances that do not run, and then it comes back soon.
+// How often it is looked whether objects are still there that are never watched: seldom while all is well. A lost Secret
+// shows in instances that do not run, and then it comes back soon. Agents tell of a lost Lease.
 const (
 	ensureAtRest  = 5 * time.Minute
 	ensureTrouble = 10 * time.Second
+	ensureLost    = time.Second
 )
 
 // +kubebuilder:rbac:groups="",resources=serviceaccounts;configmaps;services,verbs=get;list;watch;create;patch;delete
@@ -106,7 +107,7 @@ func (r *Reconciler) intents(
 // ensure creates what is never applied over: credentials, which nobody reads back, and the agents' Lease. Reading a
 // Secret's metadata tells whose it is when one is there already.
 func (r *Reconciler) ensure(ctx context.Context, s *snapshot.Cluster, pass *apply.Pass) {
-	period := r.ensurePeriod(&s.Object.Status)
+	period := r.ensurePeriod(s, &s.Object.Status)
 	secret := corev1.SchemeGroupVersion.WithKind("Secret")
 	pass.Ensure(ctx, secret, s.Names().SecretApp(), period, func() client.Object {
 		return render.AppSecret(s, rand.Text())
@@ -114,13 +115,16 @@ func (r *Reconciler) ensure(ctx context.Context, s *snapshot.Cluster, pass *appl
 	pass.Ensure(ctx, secret, s.Names().SecretSuperuser(), period, func() client.Object {
 		return render.SuperuserSecret(s, rand.Text())
 	})
+	if s.LeaseMissing() {
+		period = ensureLost
+	}
 	pass.Ensure(ctx, coordinationv1.SchemeGroupVersion.WithKind("Lease"), s.Names().Lease(), period, func() client.Object {
 		return render.Lease(s)
 	})
 }
 
-func (r *Reconciler) ensurePeriod(status *v1alpha1.PostgresClusterStatus) time.Duration {
-	if status.Replicas != nil && status.ReadyReplicas != nil && *status.Replicas > 0 &&
+func (r *Reconciler) ensurePeriod(s *snapshot.Cluster, status *v1alpha1.PostgresClusterStatus) time.Duration {
+	if !s.LeaseMissing() && status.Replicas != nil && status.ReadyReplicas != nil && *status.Replicas > 0 &&
 		*status.Replicas == *status.ReadyReplicas {
 		return ensureAtRest
 	}

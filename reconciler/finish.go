@@ -47,7 +47,7 @@ func (r *Reconciler) finish(
 		if pass.Pending() {
 			wait = soonest(wait, apply.CacheLag)
 		}
-		next := pass.NextEnsure(r.ensurePeriod(&computed)).Sub(now)
+		next := pass.NextEnsure(r.ensurePeriod(s, &computed)).Sub(now)
 		wait = soonest(wait, max(next, time.Second))
 	}
 	if pass.Result.Quiet() && stored == storedSame && plan.Quiet() {

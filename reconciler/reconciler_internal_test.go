@@ -36,6 +36,7 @@ type shelf struct {
 	liveGeneration int64
 	set            *appsv1.StatefulSet
 	claims         []corev1.PersistentVolumeClaim
+	pods           []corev1.Pod
 	applied        map[string]int
 	status         *v1alpha1.PostgresClusterStatus
 }
@@ -60,6 +61,8 @@ func (s *shelf) List(_ context.Context, list client.ObjectList, _ ...client.List
 		if s.set != nil {
 			list.Items = []appsv1.StatefulSet{*s.set}
 		}
+	case *corev1.PodList:
+		list.Items = s.pods
 	case *corev1.PersistentVolumeClaimList:
 		list.Items = s.claims
 	}
@@ -215,11 +218,7 @@ func TestGenerationFromTheFuture(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(nil)
 			b.shelf.liveGeneration = test.live
-			b.shelf.set = &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
-				Name: "db", Namespace: "ns", UID: "set", ResourceVersion: "3",
-				Annotations:     map[string]string{naming.AnnotationGeneration: "999"},
-				OwnerReferences: []metav1.OwnerReference{{Kind: "PostgresCluster", Name: "db", UID: "1", Controller: new(true)}},
-			}}
+			b.shelf.set = statefulSet("999")
 			if wait := b.pass(t).RequeueAfter; wait <= 0 {
 				t.Error("nobody looks again")
 			}
@@ -228,6 +227,43 @@ func TestGenerationFromTheFuture(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLostLeaseComesBackAtOnce: agents cannot create it, and a cluster without it cannot fail over.
+func TestLostLeaseComesBackAtOnce(t *testing.T) {
+	b := newBed(nil)
+	b.shelf.set = statefulSet("4")
+	ready := func(report, version string) {
+		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: "db-0", Namespace: "ns", UID: "pod", ResourceVersion: version,
+			Annotations:     map[string]string{naming.AnnotationReport: report},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "StatefulSet", Name: "db", UID: "set", Controller: new(true)}},
+		}}
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		b.shelf.pods = []corev1.Pod{pod}
+	}
+	ready(`{"role":"Primary","state":"Running"}`, "1")
+	b.pass(t)
+	b.clock = b.clock.Add(2 * time.Second)
+	ready(`{"role":"Primary","state":"Running","leaseMissing":true}`, "2")
+	wait := b.pass(t).RequeueAfter
+	if b.shelf.applied["db"] != 2 {
+		t.Errorf("the Lease was made %d times", b.shelf.applied["db"])
+	}
+	if b.shelf.applied["db-app"] != 1 {
+		t.Error("a Secret that nobody misses was made again")
+	}
+	if wait > ensureTrouble {
+		t.Errorf("looks again after %s", wait)
+	}
+}
+
+func statefulSet(generation string) *appsv1.StatefulSet {
+	return &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
+		Name: "db", Namespace: "ns", UID: "set", ResourceVersion: "3",
+		Annotations:     map[string]string{naming.AnnotationGeneration: generation},
+		OwnerReferences: []metav1.OwnerReference{{Kind: "PostgresCluster", Name: "db", UID: "1", Controller: new(true)}},
+	}}
 }
 
 // TestStatusTellsOfAnIntentThatCannotBeRendered: the log alone would not reach the user.

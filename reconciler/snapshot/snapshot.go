@@ -129,6 +129,11 @@ func (c *Cluster) Primary() (primary Instance, known bool) {
 	return primary, known
 }
 
+// LeaseMissing says that an instance cannot find the primary lock.
+func (c *Cluster) LeaseMissing() bool {
+	return slices.ContainsFunc(c.Instances, func(i Instance) bool { return i.Report != nil && i.Report.LeaseMissing })
+}
+
 // SystemID is the identifier of the cluster's data: the recorded one, else that of volumes kept from an earlier
 // cluster of this name, else what instances report.
 func (c *Cluster) SystemID() (id string, known bool) {

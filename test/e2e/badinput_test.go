@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,8 @@ type trouble struct {
 	prepare func(d *database)
 	// spec is the bad spec.
 	spec func(*v1alpha1.PostgresClusterSpec)
+	// begins waits until the trouble can be known, where others have work to do before; its time is not ours.
+	begins func(d *database)
 	// reason and words of the condition Ready.
 	reason string
 	words  func(d *database) []string
@@ -86,12 +89,14 @@ var troubles = map[string]trouble{
 	},
 	"an image that does not exist": {
 		spec:   func(spec *v1alpha1.PostgresClusterSpec) { spec.Image = missingImage },
+		begins: awaitInstalled,
 		reason: v1alpha1.ReasonImagePullFailed,
 		words:  func(d *database) []string { return []string{d.Instance(0), missingImage} },
 		mend:   func(d *database) { d.mustPatchSpec(map[string]any{"image": nil}) },
 	},
 	"an image without PostgreSQL": {
 		spec:   func(spec *v1alpha1.PostgresClusterSpec) { spec.Image = "registry.local/no-postgres:1" },
+		begins: awaitInstalled,
 		reason: v1alpha1.ReasonInstanceFailed,
 		words:  func(d *database) []string { return []string{d.Instance(0), "no PostgreSQL"} },
 		mend:   func(d *database) { d.mustPatchSpec(map[string]any{"image": nil}) },
@@ -125,8 +130,12 @@ func TestTroubles(t *testing.T) {
 				trouble.prepare(d)
 			}
 			d.create(trouble.spec)
+			created := time.Now()
+			if trouble.begins != nil {
+				trouble.begins(d)
+			}
 			elapsed := d.awaitTrouble(conditionTimeout, trouble.reason, trouble.words(d)...)
-			t.Logf("Said after %s", elapsed.Round(100*time.Millisecond))
+			t.Logf("Said after %s, %s after the creation", elapsed.Round(100*time.Millisecond), time.Since(created).Round(100*time.Millisecond))
 			trouble.mend(d)
 			d.awaitReady(readyTimeout)
 			d.execSQL("create table works ()")
@@ -154,6 +163,22 @@ func TestTroubleInUse(t *testing.T) {
 	d.awaitReady(readyTimeout)
 	d.awaitStreaming(0, 1, readyTimeout)
 	d.verify(l)
+}
+
+// awaitInstalled waits until the kubelet comes to the first pod's postgres container.
+func awaitInstalled(d *database) {
+	eventually(d.t, readyTimeout, "the agent is installed in "+d.Instance(0), func(ctx context.Context) (bool, string) {
+		pod := &corev1.Pod{}
+		if err := d.cluster.Client.Get(ctx, d.key(d.Instance(0)), pod); err != nil {
+			return false, err.Error()
+		}
+		for _, status := range pod.Status.InitContainerStatuses {
+			if status.State.Terminated != nil {
+				return true, ""
+			}
+		}
+		return false, fmt.Sprint(pod.Status.InitContainerStatuses)
+	})
 }
 
 func (d *database) makeQuota(name string, kind corev1.ResourceName, limit string) {

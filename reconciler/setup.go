@@ -2,11 +2,10 @@ package reconciler
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync"
 	"time"
 
-	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -127,7 +126,7 @@ func watch(mgr ctrl.Manager, c controller.Controller) error {
 		return fmt.Errorf("watch PostgresClusters: %w", err)
 	}
 	for _, object := range objects {
-		if err := watchChild(context.Background(), mgr, c, object); err != nil {
+		if err := errors.Join(indexChild(context.Background(), mgr, object), watchChild(mgr, c, object)); err != nil {
 			return err
 		}
 	}
@@ -140,10 +139,14 @@ func watch(mgr ctrl.Manager, c controller.Controller) error {
 	return nil
 }
 
-func watchChild(ctx context.Context, mgr ctrl.Manager, c controller.Controller, object client.Object) error {
+func indexChild(ctx context.Context, mgr ctrl.Manager, object client.Object) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, object, observe.IndexCluster, observe.IndexByCluster); err != nil {
 		return fmt.Errorf("index %T: %w", object, err)
 	}
+	return nil
+}
+
+func watchChild(mgr ctrl.Manager, c controller.Controller, object client.Object) error {
 	if err := c.Watch(source.Kind(mgr.GetCache(), object, handler.EnqueueRequestsFromMapFunc(clusterOf))); err != nil {
 		return fmt.Errorf("watch %T: %w", object, err)
 	}
@@ -180,41 +183,4 @@ func metadata(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(kind)
 	return object
-}
-
-// lateKinds watches cert-manager's kinds as soon as the API server knows them, which may be long after the start.
-type lateKinds struct {
-	mgr        ctrl.Manager
-	controller controller.Controller
-	now        func() time.Time
-
-	mu      sync.Mutex
-	watched bool
-	tried   time.Time
-}
-
-// lateKindsPeriod is how often the API server is asked for kinds that it did not know.
-const lateKindsPeriod = 3 * time.Second
-
-func (l *lateKinds) present(ctx context.Context) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.watched || l.now().Sub(l.tried) < lateKindsPeriod {
-		return l.watched
-	}
-	l.tried = l.now()
-	certificate := cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateKind)
-	for _, kind := range []schema.GroupVersionKind{certificate, observe.IssuerKind} {
-		if _, err := l.mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err != nil {
-			return false
-		}
-	}
-	for _, object := range []client.Object{&cmv1.Certificate{}, metadata(observe.IssuerKind)} {
-		if err := watchChild(ctx, l.mgr, l.controller, object); err != nil {
-			l.mgr.GetLogger().Error(err, "Failed to watch cert-manager's kinds")
-			return false
-		}
-	}
-	l.watched = true
-	return true
 }

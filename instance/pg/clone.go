@@ -62,7 +62,7 @@ func (v Volume) Clone(ctx context.Context, programs Programs, primary Upstream) 
 	if err := v.makeRoom(); err != nil {
 		return err
 	}
-	err := programs.outputWhileTalking(ctx, cloneSilence, "pg_basebackup", "--progress", "--no-estimate-size", "--pgdata="+v.unfinished(), "--dbname="+primary.conninfo(""),
+	err := programs.outputWhileTalking(ctx, cloneSilence, "pg_basebackup", "--progress", "--pgdata="+v.unfinished(), "--dbname="+primary.conninfo(""),
 		"--wal-method=stream", "--slot="+primary.Slot, "--checkpoint=fast", "--no-password", "--no-manifest",
 		// finish writes everything to disk with one call before the directory gets its name.
 		"--no-sync")

@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -117,7 +118,9 @@ func Setup(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 
 // watch starts passes on every change of a cluster or of one of its children.
 func watch(mgr ctrl.Manager, c controller.Controller) error {
-	objects := []client.Object{&appsv1.StatefulSet{}, &corev1.Pod{}, &corev1.PersistentVolumeClaim{}}
+	objects := []client.Object{
+		&appsv1.StatefulSet{}, &corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.Service{}, &discoveryv1.EndpointSlice{},
+	}
 	for _, kind := range observe.MetadataKinds {
 		objects = append(objects, metadata(kind))
 	}

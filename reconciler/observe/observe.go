@@ -35,8 +35,6 @@ var MetadataKinds = []schema.GroupVersionKind{
 	rbacv1.SchemeGroupVersion.WithKind("Role"),
 	rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
 	corev1.SchemeGroupVersion.WithKind("ConfigMap"),
-	corev1.SchemeGroupVersion.WithKind("Service"),
-	discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"),
 	policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
 	networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"),
 }
@@ -71,6 +69,8 @@ type Facts struct {
 	statefulSets appsv1.StatefulSetList
 	pods         corev1.PodList
 	claims       corev1.PersistentVolumeClaimList
+	services     corev1.ServiceList
+	slices       discoveryv1.EndpointSliceList
 	certificates cmv1.CertificateList
 	certManager  bool
 }
@@ -85,7 +85,7 @@ func (o *Observer) Facts(ctx context.Context, cluster *v1alpha1.PostgresCluster)
 	options := []client.ListOption{
 		client.InNamespace(cluster.Namespace), client.MatchingFields{IndexCluster: cluster.Name},
 	}
-	lists := []client.ObjectList{&f.statefulSets, &f.pods, &f.claims}
+	lists := []client.ObjectList{&f.statefulSets, &f.pods, &f.claims, &f.services, &f.slices}
 	kinds := MetadataKinds
 	if f.certManager {
 		lists = append(lists, &f.certificates)
@@ -131,6 +131,12 @@ func (f *Facts) Fingerprint() uint64 {
 	for i := range f.claims.Items {
 		each(&f.claims.Items[i])
 	}
+	for i := range f.services.Items {
+		each(&f.services.Items[i])
+	}
+	for i := range f.slices.Items {
+		each(&f.slices.Items[i])
+	}
 	for i := range f.certificates.Items {
 		each(&f.certificates.Items[i])
 	}
@@ -154,6 +160,12 @@ func (f *Facts) Snapshot(cluster *v1alpha1.PostgresCluster) *snapshot.Cluster {
 		for i := range objects {
 			addChild(s, kind, &objects[i])
 		}
+	}
+	for i := range f.services.Items {
+		addChild(s, corev1.SchemeGroupVersion.WithKind("Service"), &f.services.Items[i])
+	}
+	for i := range f.slices.Items {
+		addChild(s, discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), &f.slices.Items[i])
 	}
 	for i := range f.statefulSets.Items {
 		object := &f.statefulSets.Items[i]

@@ -34,9 +34,10 @@ func Objects(s *snapshot.Cluster, plan decide.Plan, config Config) ([]runtime.Ap
 	objects := []runtime.ApplyConfiguration{
 		serviceAccount(s), role(s, plan), roleBinding(s), configMap,
 		selfSignedIssuer(s), caCertificate(s), caIssuer(s), serverCertificate(s), replicationCertificate(s),
-		headlessService(s), readWriteService(s), endpointSlice(s), readOnlyService(s), readService(s),
-		podDisruptionBudget(s), networkPolicy(s),
+		headlessService(s), readWriteService(s),
 	}
+	objects = append(objects, endpointSlice(s)...)
+	objects = append(objects, readOnlyService(s), readService(s), podDisruptionBudget(s), networkPolicy(s))
 	objects = append(objects, Claims(s, plan)...)
 	return append(objects, statefulSet), nil
 }

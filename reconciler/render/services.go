@@ -3,6 +3,8 @@ package render
 import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	discoveryv1ac "k8s.io/client-go/applyconfigurations/discovery/v1"
@@ -46,8 +48,29 @@ func readWriteService(s *snapshot.Cluster) *corev1ac.ServiceApplyConfiguration {
 		WithPorts(postgresPort().WithTargetPort(intstr.FromInt32(naming.PortPostgres))))
 }
 
-// endpointSlice is the empty frame that the primary's agent fills.
-func endpointSlice(s *snapshot.Cluster) *discoveryv1ac.EndpointSliceApplyConfiguration {
+// endpointSlice is the empty frame that the primary's agent fills. Its addresses are of the read-write Service's family.
+// That cannot be changed: a slice of another family is left out, so that it goes and comes back in a later pass.
+func endpointSlice(s *snapshot.Cluster) []runtime.ApplyConfiguration {
+	family := discoveryv1.AddressTypeIPv4
+	live, exists := s.Children[child(discoveryv1.GroupName, "EndpointSlice", names(s).EndpointSlice())].(*discoveryv1.EndpointSlice)
+	if exists {
+		family = live.AddressType
+	}
+	service, known := s.Children[child(corev1.GroupName, "Service", names(s).ServiceReadWrite())].(*corev1.Service)
+	if known && len(service.Spec.IPFamilies) > 0 {
+		family = discoveryv1.AddressType(service.Spec.IPFamilies[0])
+	}
+	if exists && live.AddressType != family {
+		return nil
+	}
+	return []runtime.ApplyConfiguration{emptySlice(s, family)}
+}
+
+func child(group, kind, name string) snapshot.Key {
+	return snapshot.Key{GroupKind: schema.GroupKind{Group: group, Kind: kind}, Name: name}
+}
+
+func emptySlice(s *snapshot.Cluster, family discoveryv1.AddressType) *discoveryv1ac.EndpointSliceApplyConfiguration {
 	return discoveryv1ac.EndpointSlice(names(s).EndpointSlice(), s.Object.Namespace).
 		WithLabels(labels(s)).
 		WithLabels(map[string]string{
@@ -56,7 +79,7 @@ func endpointSlice(s *snapshot.Cluster) *discoveryv1ac.EndpointSliceApplyConfigu
 			discoveryv1.LabelManagedBy: naming.FieldManagerInstance,
 		}).
 		WithOwnerReferences(owner(s)).
-		WithAddressType(discoveryv1.AddressTypeIPv4)
+		WithAddressType(family)
 }
 
 func readOnlyService(s *snapshot.Cluster) *corev1ac.ServiceApplyConfiguration {

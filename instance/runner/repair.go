@@ -1,0 +1,143 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/acme/pg-operator/instance/agent"
+	"github.com/acme/pg-operator/instance/pg"
+)
+
+func (r *Runner) clone(ctx context.Context) error {
+	return r.replaceData(ctx, (*Runner).cloned, func(primary pg.Upstream) error {
+		return r.options.Volume.Clone(ctx, r.programs, primary)
+	})
+}
+
+func (r *Runner) rewind(ctx context.Context) error {
+	rewound := func(r *Runner) { r.facts.Repairs.Rewinds++ }
+	return r.replaceData(ctx, rewound, func(primary pg.Upstream) error {
+		return r.options.Volume.Rewind(ctx, r.programs, primary)
+	})
+}
+
+// costly is after what time a failed attempt to replace data was a load on the primary.
+const costly = 10 * time.Second
+
+// replaceData changes a replica's data with the help of the primary, after which what was known of it is void. note
+// notes that, with mu held.
+func (r *Runner) replaceData(ctx context.Context, note func(*Runner), replace func(primary pg.Upstream) error) error {
+	if err := r.refreshKeys(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	primary, expected := r.upstream(r.facts.Primary), r.facts.ExpectedSystemID()
+	r.mu.Unlock()
+	// Nothing is given up before the primary is known to live, and to be the one.
+	systemID, err := primary.Identify(ctx)
+	if err != nil {
+		return err
+	}
+	if expected != "" && systemID != expected {
+		return fmt.Errorf("%s has the database %s, but this cluster is %s; nothing was changed", primary.Host, systemID, expected)
+	}
+	begun := time.Now()
+	err = replace(primary)
+	r.inspect(ctx)
+	if ctx.Err() != nil {
+		return err
+	}
+	if err != nil {
+		if time.Since(begun) > costly {
+			r.update(func(*agent.Facts) { note(r) })
+		}
+		return err
+	}
+	r.update(func(f *agent.Facts) {
+		note(r)
+		f.Diagnosis, f.Server.Broken, f.Server.LastError = agent.Diagnosis{}, false, ""
+		r.starts, r.memory.Ahead = starts{}, ""
+		r.remember()
+	})
+	return nil
+}
+
+// An instance that does not stream after it was cloned waits before it is cloned again, twice as long each time: a
+// clone reads the whole database from the primary, and whatever spoiled the last one may do so again.
+const (
+	cloneWait    = time.Minute
+	cloneWaitMax = 30 * time.Minute
+)
+
+// cloneWaitAfter is how long to wait after a number of clones that led to nothing.
+func cloneWaitAfter(clones int) time.Duration {
+	wait := cloneWait
+	for range clones - 1 {
+		wait = min(2*wait, cloneWaitMax)
+	}
+	return wait
+}
+
+// cloned notes a clone, and has the next one wait. The caller holds mu.
+func (r *Runner) cloned() {
+	r.facts.Repairs.Clones++
+	r.facts.Repairs.Waiting = true
+	clones := r.facts.Repairs.Clones
+	time.AfterFunc(cloneWaitAfter(clones), func() {
+		r.update(func(f *agent.Facts) {
+			if f.Repairs.Clones == clones {
+				f.Repairs.Waiting = false
+			}
+		})
+	})
+}
+
+// diagnose asks the primary whether the data can follow it.
+func (r *Runner) diagnose(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 4*observeTimeout)
+	defer cancel()
+	control, err := r.options.Volume.ControlData(ctx, r.programs)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	primary, o, trouble := r.upstream(r.facts.Primary), r.observed, ""
+	if r.process != nil {
+		trouble = r.process.ReceiverTrouble()
+	}
+	r.mu.Unlock()
+	own := agent.Position{
+		SystemID: control.SystemID, Timeline: max(control.LastTimeline(), o.Timeline),
+		At: max(control.Checkpoint, control.MinRecoveryEnd, o.Received, o.Replayed, o.Written),
+	}
+	source, err := primary.Source(ctx, own, control.SegmentSize)
+	if err != nil {
+		return err
+	}
+	d := agent.Diagnose(own, source)
+	if d.Verdict == agent.VerdictStream {
+		d.Detail = trouble
+	}
+	r.log.Info("Diagnosed why the instance does not follow", "verdict", d.Verdict, "detail", d.Detail)
+	r.update(func(f *agent.Facts) {
+		f.Diagnosis = d
+		if d.Verdict == agent.VerdictAhead {
+			r.memory.Ahead = d.Detail
+			r.remember()
+		}
+	})
+	if d.Verdict == agent.VerdictStream || d.Verdict == agent.VerdictForeign {
+		time.AfterFunc(diagnosisLife, func() {
+			r.update(func(f *agent.Facts) {
+				if f.Diagnosis == d {
+					f.Diagnosis = agent.Diagnosis{}
+				}
+			})
+		})
+	}
+	return nil
+}
+
+// diagnosisLife is how long a diagnosis that asks for nothing is believed.
+const diagnosisLife = 10 * time.Second

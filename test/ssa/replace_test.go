@@ -59,11 +59,11 @@ func TestCreateOverTerminating(t *testing.T) {
 		t.Fatal(err)
 	}
 	var config contract.Config
-	if err := json.Unmarshal([]byte(object.Data[naming.ConfigMapKey]), &config); err != nil || config.SystemID != "" {
+	if err = json.Unmarshal([]byte(object.Data[naming.ConfigMapKey]), &config); err != nil || config.SystemID != "" {
 		t.Fatalf("the agents are told to wait for data %q: %v", config.SystemID, err)
 	}
 
-	if err := plane.Client.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(c.Namespace)); err != nil {
+	if err = plane.Client.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(c.Namespace)); err != nil {
 		t.Fatal(err)
 	}
 	w.With(func() { w.Frozen, w.SystemID = false, "7300000000000000002" })

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -199,7 +198,10 @@ func (c *Cluster) leads(ctx context.Context) (done bool, seen string) {
 	if err := c.Client.Get(ctx, key, lease); err != nil {
 		return false, err.Error()
 	}
-	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
+	holder := ""
+	if lease.Spec.HolderIdentity != nil {
+		holder = *lease.Spec.HolderIdentity
+	}
 	// The identity is the pod's name, "_" and something random.
 	key.Name, _, _ = strings.Cut(holder, "_")
 	pod := &corev1.Pod{}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/instance/contract"
 	"github.com/acme/pg-operator/instance/lease"
 	"github.com/acme/pg-operator/postgres"
@@ -37,6 +38,7 @@ func Decide(f Facts) Decision {
 func (f Facts) leaseFacts() lease.Facts {
 	return lease.Facts{
 		Self: f.Self, Incarnation: f.Incarnation, Lease: f.Lease, Known: f.LeaseKnown, HeldTerm: f.HeldTerm, Replaced: f.Replaced,
+		Name: naming.Cluster(f.Config.Cluster).Lease(), Namespace: f.Config.Namespace,
 		Members: f.Config.Members, SystemID: f.Config.SystemID, Data: f.Data.Data,
 		Running: f.Server.Up, Leading: f.Server.Up && !f.Server.Replica,
 	}

@@ -137,6 +137,22 @@ func TestDecide(t *testing.T) {
 			facts: primaryFacts(), do: agent.TaskFence, state: contract.StateStarting, message: "db-1 holds the Lease",
 			change: func(f *agent.Facts) { f.Lease.Holder = "db-1_y" },
 		},
+		"the Lease is a stranger's": {
+			facts: primaryFacts(), do: agent.TaskFence, state: contract.StateWaiting, message: "patch lease db",
+			change: func(f *agent.Facts) { f.Lease.Holder = "db-7_zzz" },
+		},
+		"the Lease is a stranger's, replica": {
+			facts: replicaFacts(), state: contract.StateWaiting, message: "db-7_zzz",
+			change: func(f *agent.Facts) { f.Lease.Holder = "db-7_zzz" },
+		},
+		"lost the Lease to one that does not serve": {
+			facts: primaryFacts(), state: contract.StateWaiting, message: "until db-1",
+			change: func(f *agent.Facts) { f.Lease.Holder, f.Server = "db-1_y", agent.Server{} },
+		},
+		"lost the Lease to one that serves": {
+			facts: primaryFacts(), do: agent.TaskStartReplica, state: contract.StateStarting,
+			change: func(f *agent.Facts) { f.Lease.Holder, f.Server, f.Primary.Instance = "db-1_y", agent.Server{}, "db-1" },
+		},
 		"lost the Lease during a task": {
 			facts: primaryFacts(), cancel: true, state: contract.StateStarting,
 			change: func(f *agent.Facts) { f.Lease.Holder, f.Running = "db-1_y", agent.TaskProvision },

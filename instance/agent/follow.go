@@ -120,6 +120,12 @@ func (f Facts) rewind(d Decision) Decision {
 }
 
 func (f Facts) startReplica(d Decision) Decision {
+	if f.Data.Primary() && !f.reachable(d.Follow) {
+		d.State = contract.StateWaiting
+		d.Message = fmt.Sprintf("keeps its data as a primary's, and does not start, until %s, which holds the Lease, "+
+			"answers as the primary", d.Follow)
+		return d
+	}
 	if f.Server.Broken && f.reachable(d.Follow) {
 		d.Message = f.Server.LastError
 		if f.Diagnosis.Verdict == VerdictNone {

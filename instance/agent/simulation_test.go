@@ -185,6 +185,9 @@ func (s *simulated) carryOut(t *rapid.T, i *simulatedInstance, d agent.Decision)
 		if !f.Data.Present || f.Data.Torn {
 			t.Fatalf("%s starts as a replica with %+v", f.Self, f.Data)
 		}
+		if f.Data.Primary() && f.Primary.Instance != d.Follow {
+			t.Fatalf("%s gives up a primary's data for %s, which does not serve", f.Self, d.Follow)
+		}
 		f.Data.Replica = true
 		f.Server = agent.Server{Up: true, Replica: true, Timeline: 1}
 	case agent.TaskProvision:
@@ -280,10 +283,13 @@ func (s *simulated) turn(t *rapid.T, i *simulatedInstance) {
 	s.check(t)
 }
 
+// stranger holds the Lease because somebody wrote so.
+const stranger = "bob"
+
 // events happen at random; what is named more than once is likelier.
 var events = []string{
 	"turn", "turn", "turn", "step", "step", "step", "look", "look", "observe", "observe", "fail", "fail", "kill", "restart", "wipe",
-	"astray", "stubborn", "settings", "new Lease", "clear Lease", "replace pod",
+	"astray", "stubborn", "settings", "new Lease", "clear Lease", "stranger", "replace pod",
 }
 
 func (s *simulated) happen(t *rapid.T, event string, i *simulatedInstance) {
@@ -308,6 +314,10 @@ func (s *simulated) happen(t *rapid.T, event string, i *simulatedInstance) {
 	case "clear Lease":
 		l := s.lease
 		l.Holder = ""
+		s.write(l)
+	case "stranger":
+		l := s.lease
+		l.Holder = stranger
 		s.write(l)
 	case "replace pod":
 		if !i.stale && i.facts.Data.Present && len(s.stale) < 3 {
@@ -340,6 +350,9 @@ func TestSimulation(t *testing.T) {
 			i := rapid.SampledFrom(s.all()).Draw(t, "instance")
 			s.happen(t, rapid.SampledFrom(events).Draw(t, "event"), i)
 			s.check(t)
+		}
+		if s.lease.Holder == stranger {
+			s.happen(t, "clear Lease", nil) // As the message asks for.
 		}
 		if s.settle(t) {
 			return

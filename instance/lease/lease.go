@@ -77,6 +77,8 @@ func (d Data) Primary() bool { return d.Present && !d.Replica && !d.Torn }
 type Facts struct {
 	// Self is the asking instance, Incarnation its agent's.
 	Self, Incarnation string
+	// Name and Namespace of the Lease, for messages.
+	Name, Namespace string
 	// Lease as last read; Known is false as long as it never could be read.
 	Lease Lease
 	Known bool
@@ -130,11 +132,22 @@ func Decide(f Facts) (Verdict, string) {
 		return Yield, "a later incarnation of this instance took the Lease; this one stopped its database and waits for its end"
 	case f.Lease.HeldBy() == f.Self:
 		return Take, "an earlier incarnation of this instance holds the Lease"
+	case f.Lease.Holder != "" && len(f.Members) > 0 && !slices.Contains(f.Members, f.Lease.HeldBy()):
+		return Wait, f.strange()
 	case f.Lease.Holder != "":
 		return Follow, f.Lease.HeldBy() + " holds the Lease"
 	default:
 		return f.decideFree()
 	}
+}
+
+// strange is for a holder that is no instance of the cluster: there is nobody to follow, and only a person can have
+// written it.
+func (f Facts) strange() string {
+	return fmt.Sprintf("the Lease %s is held by %q, which is no member of the cluster (%s); nothing was changed. "+
+		"Clear the holder, and the instance with the primary's data goes on: "+
+		`kubectl -n %s patch lease %[1]s --type merge -p '{"spec":{"holderIdentity":""}}'`,
+		f.Name, f.Lease.Holder, strings.Join(f.Members, ", "), f.Namespace)
 }
 
 // misfit says why the instance's data is not this cluster's; empty if it is.

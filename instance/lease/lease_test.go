@@ -43,7 +43,13 @@ func TestDecide(t *testing.T) {
 		"another holds":                   {self: "db-1", lease: held("db-0_x"), data: replica, want: lease.Follow, reason: "db-0"},
 		"another holds, primary data":     {self: "db-1", lease: held("db-0_x"), data: primary, want: lease.Follow},
 		"another holds, no data":          {self: "db-1", lease: held("db-0_x"), want: lease.Follow},
-		"longer name of another":          {self: "db-1", lease: held("db-10_x"), data: replica, want: lease.Follow},
+		"longer name of a stranger":       {self: "db-1", lease: held("db-10_x"), data: replica, want: lease.Wait, reason: "db-10_x"},
+		"longer name of another":          {self: "db-1", members: []string{"db-1", "db-10"}, lease: held("db-10_x"), data: replica, want: lease.Follow},
+		"held by a stranger":              {self: "db-0", lease: held("bob"), heldTerm: 3, data: primary, running: true, leading: true, want: lease.Wait, reason: `kubectl -n ns patch lease db --type merge -p '{"spec":{"holderIdentity":""}}'`},
+		"held by a stranger, named":       {self: "db-0", lease: held("bob"), heldTerm: 3, data: primary, want: lease.Wait, reason: `the Lease db is held by "bob"`},
+		"removed, but holds":              {self: "db-2", lease: held("db-2_now"), heldTerm: 3, data: primary, want: lease.Hold},
+		"members not known":               {self: "db-0", members: []string{}, lease: held("db-1_x"), data: replica, want: lease.Follow},
+		"cleared after a stranger":        {self: "db-0", lease: held(""), heldTerm: 3, data: primary, want: lease.Take, reason: "adopts"},
 		"initialised, first is empty":     {self: "db-0", systemID: "7", want: lease.Wait, reason: "clone from"},
 		"Lease knows, first is empty":     {self: "db-0", lease: lease.Lease{SystemID: "7"}, want: lease.Wait, reason: "clone from"},
 		"adopts":                          {self: "db-0", systemID: "7", data: primary, want: lease.Take, reason: "adopts"},
@@ -75,7 +81,7 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := lease.Facts{
-				Self: tc.self, Incarnation: "now", Lease: tc.lease, Known: !tc.unknown, Members: tc.members,
+				Self: tc.self, Incarnation: "now", Name: "db", Namespace: "ns", Lease: tc.lease, Known: !tc.unknown, Members: tc.members,
 				SystemID: tc.systemID, Data: tc.data, Running: tc.running, Leading: tc.leading, HeldTerm: tc.heldTerm,
 				Replaced: tc.replaced,
 			}

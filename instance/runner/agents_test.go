@@ -484,26 +484,43 @@ func (s *story) fenced(t *testing.T) {
 	if err := syscall.Kill(frozen, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	s.do(func() {
-		s.lease.Holder = lease.Identity(cluster.Instance(7), "x")
-		s.lease.Term++
-		s.version++
-		s.lease.Version = strconv.Itoa(s.version)
+	holder := s.leaseNow().Holder
+	s.hold("orders-db-7_zzz")
+	s.await(t, 10*time.Second, "the former primary says what to do", func() bool {
+		p := s.pods[s.a.name]
+		return p.label == "" && p.report.State == contract.StateWaiting && strings.Contains(p.report.Message, "patch lease")
 	})
-	eventually(t, 10*time.Second, "the former primary takes no writes", func() bool {
-		got, err := s.a.sql("postgres", "SELECT pg_is_in_recovery()")
-		return err == nil && got == "t"
+	stopped := func() bool { return syscall.Kill(frozen, 0) != nil }
+	eventually(t, 10*time.Second, "the former primary is stopped", stopped)
+	// A member that does not lead is not given way to either.
+	s.hold(lease.Identity(s.b.name, "zzz"))
+	s.await(t, 10*time.Second, "the former primary waits for it", func() bool {
+		return strings.Contains(s.pods[s.a.name].report.Message, "answers as the primary") ||
+			strings.Contains(s.pods[s.a.name].report.Message, "proves to be the primary")
 	})
-	s.await(t, time.Second, "it has no label", func() bool { return s.pods[s.a.name].label == "" })
+	if _, err := os.Stat(filepath.Join(s.a.pgdata(), "standby.signal")); !os.IsNotExist(err) {
+		t.Errorf("the only primary's data is marked as a replica's: %v", err)
+	}
+	s.hold("")
+	s.await(t, 20*time.Second, "the primary takes the Lease back", func() bool {
+		return s.running(s.a.name, primaryRole) && s.lease.Holder == holder && s.running(s.b.name, replicaRole)
+	})
+	s.replicates(t, "held by strangers")
 	s.a.halt()
 	s.b.halt()
 }
 
+// hold writes a holder into the Lease, as somebody with kubectl can.
+func (s *story) hold(holder string) {
+	s.do(func() {
+		s.lease.Holder = holder
+		s.version++
+		s.lease.Version = strconv.Itoa(s.version)
+	})
+}
+
 func (s *story) adopted(t *testing.T) {
 	// A cluster that was deleted and made again: a new Lease, the volumes kept.
-	if err := os.Remove(filepath.Join(s.a.pgdata(), "standby.signal")); err != nil {
-		t.Fatal(err)
-	}
 	for _, h := range []*host{s.a, s.b} {
 		if err := os.Remove(h.path("data", "pg-operator.json")); err != nil {
 			t.Fatal(err)

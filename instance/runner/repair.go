@@ -31,16 +31,9 @@ func (r *Runner) replaceData(ctx context.Context, note func(*Runner), replace fu
 	if err := r.refreshKeys(); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	primary, expected := r.upstream(r.facts.Primary), r.facts.ExpectedSystemID()
-	r.mu.Unlock()
-	// Nothing is given up before the primary is known to live, and to be the one.
-	systemID, err := primary.Identify(ctx)
+	primary, err := r.proven(ctx)
 	if err != nil {
 		return err
-	}
-	if expected != "" && systemID != expected {
-		return fmt.Errorf("%s has the database %s, but this cluster is %s; nothing was changed", primary.Host, systemID, expected)
 	}
 	begun := time.Now()
 	err = replace(primary)
@@ -61,6 +54,23 @@ func (r *Runner) replaceData(ctx context.Context, note func(*Runner), replace fu
 		r.remember()
 	})
 	return nil
+}
+
+// proven is the primary, which is known to live, and to be the one: nothing of the instance's own is given up before.
+func (r *Runner) proven(ctx context.Context) (pg.Upstream, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*observeTimeout)
+	defer cancel()
+	r.mu.Lock()
+	primary, expected := r.upstream(r.facts.Primary), r.facts.ExpectedSystemID()
+	r.mu.Unlock()
+	systemID, err := primary.Identify(ctx)
+	if err != nil {
+		return primary, err
+	}
+	if expected != "" && systemID != expected {
+		return primary, fmt.Errorf("%s has the database %s, but this cluster is %s; nothing was changed", primary.Host, systemID, expected)
+	}
+	return primary, nil
 }
 
 // An instance that does not stream after it was cloned waits before it is cloned again, twice as long each time: a

@@ -114,7 +114,7 @@ func (r *Runner) start(ctx context.Context, replica bool) error {
 	configuration, inForce := r.configuration(wanted.upstream)
 	r.mu.Unlock()
 	if replica {
-		if err := r.options.Volume.MarkReplica(); err != nil {
+		if err := r.becomeReplica(ctx); err != nil {
 			return err
 		}
 		defer r.inspect(ctx)
@@ -137,6 +137,20 @@ func (r *Runner) start(ctx context.Context, replica bool) error {
 	r.mu.Unlock()
 	r.launch(ctx, process, replica, ending)
 	return nil
+}
+
+// becomeReplica marks the data as a replica's. For a primary's that is for ever as long as nobody votes, and its data
+// may be the only copy: somebody who holds the Lease but is no primary is not given way to.
+func (r *Runner) becomeReplica(ctx context.Context) error {
+	r.mu.Lock()
+	primary := r.facts.Data.Primary()
+	r.mu.Unlock()
+	if primary {
+		if _, err := r.proven(ctx); err != nil {
+			return fmt.Errorf("keeps its data as a primary's until the holder of the Lease proves to be the primary: %w", err)
+		}
+	}
+	return r.options.Volume.MarkReplica()
 }
 
 func (r *Runner) provision(ctx context.Context) error {

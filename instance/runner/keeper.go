@@ -54,6 +54,7 @@ func (k *keeper) run(ctx context.Context) {
 	wait := freeInterval
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	failed := false
 	for {
 		poked := false
 		select {
@@ -76,6 +77,10 @@ func (k *keeper) run(ctx context.Context) {
 			k.runner.log.Error(err, "Failed to read or renew the Lease")
 			wait = k.duration() / 6
 		}
+		if failed && err == nil {
+			k.runner.publisher.doubt()
+		}
+		failed = err != nil
 		timer.Reset(wait)
 	}
 }

@@ -16,6 +16,16 @@ const (
 	publishRetryMax = 5 * time.Second
 )
 
+// What was written is written again though nothing changed, because others may change or delete it; a write that
+// changes nothing costs the API server no revision.
+const (
+	// serveAgain is how long a deleted or forged EndpointSlice keeps clients from the primary: it is an outage.
+	serveAgain = 10 * time.Second
+	// publishAgain is how long a wrong report or label may stay. It misleads people and the -ro Service, and every
+	// instance writes it, so it is rarer. It is a multiple of serveAgain.
+	publishAgain = 60 * time.Second
+)
+
 // publication is what others are to see of an instance.
 type publication struct {
 	report, label string
@@ -25,10 +35,12 @@ type publication struct {
 	term int32
 }
 
-// publisher writes what changed of a publication, and only that.
+// publisher writes what changed of a publication at once, and all of it from time to time.
 type publisher struct {
 	runner *Runner
 	poked  chan struct{}
+	// doubted has everything written again at once.
+	doubted chan struct{}
 
 	mu     sync.Mutex
 	wanted publication
@@ -38,7 +50,17 @@ type publisher struct {
 }
 
 func newPublisher(r *Runner) *publisher {
-	return &publisher{runner: r, poked: make(chan struct{}, 1), settled: make(chan struct{})}
+	return &publisher{
+		runner: r, poked: make(chan struct{}, 1), doubted: make(chan struct{}, 1), settled: make(chan struct{}),
+	}
+}
+
+// doubt has everything written again now: others may have written while the API server could not be reached.
+func (p *publisher) doubt() {
+	select {
+	case p.doubted <- struct{}{}:
+	default:
+	}
 }
 
 // want sets what is to be seen.
@@ -68,12 +90,26 @@ func (p *publisher) run(ctx context.Context) {
 	retry := publishRetry
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	again := time.NewTicker(serveAgain)
+	defer again.Stop()
+	published := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.poked:
 		case <-timer.C:
+		case <-again.C:
+			all := time.Since(published) >= publishAgain
+			if all {
+				published = time.Now()
+			}
+			p.insist(ctx, all)
+			continue
+		case <-p.doubted:
+			published = time.Now()
+			p.insist(ctx, true)
+			continue
 		}
 		if err := p.publish(ctx); err != nil && ctx.Err() == nil {
 			p.runner.log.Error(err, "Failed to publish the instance's state")
@@ -115,6 +151,24 @@ func (p *publisher) publish(ctx context.Context) error {
 		p.mu.Lock()
 		p.done = wanted
 		p.mu.Unlock()
+	}
+}
+
+// insist writes again what is done and still wanted: where the -rw Service leads, and if all, report and label too. What
+// fails is repeated at the next occasion.
+func (p *publisher) insist(ctx context.Context, all bool) {
+	p.mu.Lock()
+	wanted, done := p.wanted, p.done
+	p.mu.Unlock()
+	if wanted.serve && done.serve {
+		if err := p.runner.kube.Serve(ctx, p.runner.options.Port, true); err != nil && ctx.Err() == nil {
+			p.runner.log.Error(err, "Failed to lead the -rw Service here again")
+		}
+	}
+	if all && done.report != "" && done.report == wanted.report && done.label == wanted.label {
+		if err := p.runner.kube.Publish(ctx, done.report, done.label); err != nil && ctx.Err() == nil {
+			p.runner.log.Error(err, "Failed to publish the instance's state again")
+		}
 	}
 }
 

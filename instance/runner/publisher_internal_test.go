@@ -1,0 +1,124 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/acme/pg-operator/instance/agent"
+	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/instance/lease"
+)
+
+// publicKube has what an agent shows of itself, which others may change.
+type publicKube struct {
+	Kube
+	mu            sync.Mutex
+	served        bool
+	label, report string
+	err           error
+}
+
+func (k *publicKube) Serve(_ context.Context, _ int32, ready bool) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err == nil {
+		k.served = ready
+	}
+	return k.err
+}
+
+func (k *publicKube) Publish(_ context.Context, report, label string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err == nil {
+		k.report, k.label = report, label
+	}
+	return k.err
+}
+
+func (k *publicKube) Lease(context.Context) (lease.Lease, error) { return lease.Lease{}, k.err }
+
+// forge is what somebody else writes: no endpoint, and a wrong pod.
+func (k *publicKube) forge() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.served, k.report, k.label = false, "forged", "forged"
+}
+
+// right tells whether the Service leads here, and whether the pod is as the agent wants it.
+func (k *publicKube) right() (serves, pod bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.served, k.label == "primary" && k.report != "forged"
+}
+
+// TestPublisherInsists has somebody else change what a publisher wrote.
+func TestPublisherInsists(t *testing.T) {
+	for name, tc := range map[string]struct {
+		serve bool
+		after time.Duration
+		doubt bool
+		// serves and pod are what is right again.
+		serves, pod bool
+	}{
+		"primary, too early":      {serve: true, after: serveAgain - time.Second},
+		"primary, endpoint":       {serve: true, after: serveAgain + time.Second, serves: true},
+		"primary, all":            {serve: true, after: publishAgain + time.Second, serves: true, pod: true},
+		"primary, in doubt":       {serve: true, doubt: true, serves: true, pod: true},
+		"not serving, all":        {after: publishAgain + time.Second, pod: true},
+		"not serving, in doubt":   {doubt: true, pod: true},
+		"not serving, not so far": {after: serveAgain + time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := &publicKube{}
+				p := New(Options{}, api, logr.Discard()).publisher
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go p.run(ctx)
+				p.want(contract.Report{State: contract.StateRunning, Term: 1}, "primary", agent.Decision{Serve: tc.serve})
+				synctest.Wait()
+				if serves, pod := api.right(); serves != tc.serve || !pod {
+					t.Fatalf("at first serves %t, pod right %t", serves, pod)
+				}
+				api.forge()
+				if tc.doubt {
+					p.doubt()
+				}
+				time.Sleep(tc.after)
+				synctest.Wait()
+				if serves, pod := api.right(); serves != tc.serves || pod != tc.pod {
+					t.Errorf("serves %t, pod right %t", serves, pod)
+				}
+			})
+		})
+	}
+}
+
+// TestDoubtAfterOutage has the API server answer again.
+func TestDoubtAfterOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &publicKube{err: errors.New("down")}
+		r := New(Options{}, api, logr.Discard())
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go r.keeper.run(ctx)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(r.publisher.doubted) > 0 {
+			t.Error("in doubt while the API server does not answer")
+		}
+		api.err = nil
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(r.publisher.doubted) != 1 {
+			t.Error("not in doubt after an outage")
+		}
+	})
+}

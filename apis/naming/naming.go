@@ -33,6 +33,8 @@ const (
 
 	RolePrimary = "primary"
 	RoleReplica = "replica"
+	// RoleNobody is a value of LabelRole that no pod has.
+	RoleNobody = "nobody"
 )
 
 // Annotations.

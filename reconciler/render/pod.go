@@ -66,7 +66,7 @@ func postgresContainer(s *snapshot.Cluster, plan decide.Plan) *corev1ac.Containe
 		WithCommand(naming.PathAgentBin, "instance", "run", "--cluster", s.Object.Name).
 		WithEnv(
 			fieldEnv("POD_NAME", "metadata.name"), fieldEnv("POD_NAMESPACE", "metadata.namespace"),
-			fieldEnv("POD_UID", "metadata.uid"), fieldEnv("POD_IP", "status.podIP"), fieldEnv("NODE_NAME", "spec.nodeName"),
+			fieldEnv("POD_UID", "metadata.uid"), fieldEnv("POD_IP", "status.podIP"),
 		).
 		WithPorts(
 			port(naming.PortPostgresName, naming.PortPostgres), port(naming.PortAgentName, naming.PortAgent),

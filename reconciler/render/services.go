@@ -40,11 +40,16 @@ func headlessService(s *snapshot.Cluster) *corev1ac.ServiceApplyConfiguration {
 			WithTargetPort(intstr.FromString(naming.PortAgentName))))
 }
 
-// readWriteService has no selector: the primary's agent writes its EndpointSlice, one object, in one atomic flip.
+// readWriteService selects nobody: the primary's agent writes its EndpointSlice, one object, in one atomic flip. It has
+// a selector all the same, to own the field: one that somebody else adds would lead writes to replicas, and a field
+// that was never ours is never taken back.
 func readWriteService(s *snapshot.Cluster) *corev1ac.ServiceApplyConfiguration {
+	nobody := names(s).SelectorLabels()
+	nobody[naming.LabelRole] = naming.RoleNobody
 	return service(s, names(s).ServiceReadWrite()).WithSpec(corev1ac.ServiceSpec().
 		WithType(corev1.ServiceTypeClusterIP).
-		// Without a selector nobody resolves the name of a pod's port.
+		WithSelector(nobody).
+		// No pod is selected whose port could have the name.
 		WithPorts(postgresPort().WithTargetPort(intstr.FromInt32(naming.PortPostgres))))
 }
 

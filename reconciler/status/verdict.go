@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -124,7 +125,7 @@ func observeRollout(s *snapshot.Cluster, plan decide.Plan) rollout {
 		if !instance.Ready() {
 			state := "missing"
 			if instance.Pod != nil {
-				state = strings.ToLower(instanceStatus(instance).State)
+				state = inWords(instanceStatus(instance).State)
 			}
 			r.waiting = append(r.waiting, fmt.Sprintf("%s is %s", s.Names().Instance(ordinal), state))
 		}
@@ -173,4 +174,16 @@ func (r *rollout) message() string {
 		return r.counts()
 	}
 	return r.counts() + ": " + strings.Join(r.waiting, ", ")
+}
+
+// inWords makes "not streaming" of "NotStreaming".
+func inWords(state string) string {
+	var words strings.Builder
+	for i, letter := range state {
+		if i > 0 && unicode.IsUpper(letter) {
+			words.WriteByte(' ')
+		}
+		words.WriteRune(unicode.ToLower(letter))
+	}
+	return words.String()
 }

@@ -72,13 +72,18 @@ func TestEditsOfOurFieldsAreTakenBack(t *testing.T) {
 
 func TestChangesOfMetadataOnlyChildrenAreTakenBack(t *testing.T) {
 	c, _, _ := converged(t, 1)
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "orders-ro"}}
-	edit(t, service, func() { service.Spec.Selector = map[string]string{"somebody": "else"} })
+	services := []string{"orders-ro", "orders-rw"}
+	for _, name := range services {
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}}
+		edit(t, service, func() { service.Spec.Selector = map[string]string{"somebody": "else"} })
+	}
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "orders-instance"}}
 	edit(t, config, func() { config.Data[naming.ConfigMapKey] = "{}" })
 	controlplane.Eventually(t, func(ctx context.Context) error {
-		if live, err := get(ctx, c.Namespace, service.Name, &corev1.Service{}); err != nil || live.Spec.Selector["somebody"] != "" {
-			return fmt.Errorf("selector %v: %w", live.Spec.Selector, err)
+		for _, name := range services {
+			if live, err := get(ctx, c.Namespace, name, &corev1.Service{}); err != nil || live.Spec.Selector["somebody"] != "" {
+				return fmt.Errorf("selector of %s %v: %w", name, live.Spec.Selector, err)
+			}
 		}
 		if live, err := get(ctx, c.Namespace, config.Name, &corev1.ConfigMap{}); err != nil || live.Data[naming.ConfigMapKey] == "{}" {
 			return fmt.Errorf("configuration not restored: %w", err)

@@ -2,10 +2,7 @@ package ssa_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,9 +13,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // uids stand in the paths of owner references.
 var uids = regexp.MustCompile(`uid="[0-9a-f-]+"`)
@@ -54,29 +50,7 @@ func TestGoldenOwnership(t *testing.T) {
 	}
 	slices.Sort(lines)
 	got := strings.Join(lines, "\n") + "\n"
-	golden := filepath.Join("testdata", "owned.txt")
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got == string(want) {
-		return
-	}
-	for _, line := range lines {
-		if !strings.Contains(string(want), line+"\n") {
-			t.Errorf("newly owned: %s", line)
-		}
-	}
-	for line := range strings.SplitSeq(strings.TrimSpace(string(want)), "\n") {
-		if !slices.Contains(lines, line) {
-			t.Errorf("no longer owned: %s", line)
-		}
-	}
+	golden.Equal(t, "owned.txt", []byte(got))
 }
 
 // TestWhatIsNoLongerRenderedGoes: fields of ours go with the intent, others stay.

@@ -24,6 +24,27 @@ var pinned = map[string]string{
 	"synchronous_commit":                  "local",
 	"client_encoding":                     "UTF8",
 	"role":                                "none",
+	// The watch of a server is idle between two looks.
+	"idle_session_timeout": "0",
+	// Nobody's library runs as the superuser, or keeps the agent from its own server by not being there.
+	"session_preload_libraries": "",
+	"local_preload_libraries":   "",
+}
+
+// pinnedSince are settings that PostgreSQL has from a major version on; an older one refuses a session that names them.
+var pinnedSince = map[string]map[string]string{
+	"17": {"transaction_timeout": "0"},
+}
+
+// pins are the pinned settings that PostgreSQL of a major version has; of an unknown one, those that all have.
+func pins(major string) map[string]string {
+	all := maps.Clone(pinned)
+	for since, settings := range pinnedSince {
+		if major != "" && postgres.CompareMajor(major, since) >= 0 {
+			maps.Copy(all, settings)
+		}
+	}
+	return all
 }
 
 // Connect opens a session of the superuser's through the Unix socket.
@@ -35,7 +56,7 @@ func (s Server) Connect(ctx context.Context, database string) (*pgx.Conn, error)
 	}
 	config.Database = database
 	config.Password = ""
-	maps.Copy(config.RuntimeParams, pinned)
+	maps.Copy(config.RuntimeParams, pins(s.Programs.Version.Major))
 	config.ConnectTimeout = 5 * time.Second
 	return pgx.ConnectConfig(ctx, config)
 }

@@ -32,7 +32,13 @@ func (u Upstream) connect(ctx context.Context) (*pgx.Conn, error) {
 		config.LookupFunc = func(context.Context, string) ([]string, error) { return []string{u.Address}, nil }
 	}
 	config.DialFunc = (&net.Dialer{}).DialContext
-	config.RuntimeParams["search_path"] = pinned["search_path"]
+	// As far as somebody who is no superuser may set them.
+	for _, name := range []string{
+		"search_path", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout",
+		"default_transaction_read_only", "client_encoding", "role", "local_preload_libraries",
+	} {
+		config.RuntimeParams[name] = pinned[name]
+	}
 	config.RuntimeParams["application_name"] = u.Application
 	config.RuntimeParams["statement_timeout"] = "10s"
 	return pgx.ConnectConfig(ctx, config)

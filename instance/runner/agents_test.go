@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/acme/pg-operator/instance/contract"
 	"github.com/acme/pg-operator/instance/lease"
 	"github.com/acme/pg-operator/instance/pg"
+	"github.com/acme/pg-operator/postgres"
 )
 
 // story is the life of a cluster of two, told in steps that build on each other.
@@ -47,6 +49,7 @@ func TestAgents(t *testing.T) {
 		{"clone and stream", s.clone},
 		{"status over mTLS", s.status},
 		{"settings", s.settings},
+		{"settings of roles and databases", s.pinned},
 		{"order to restart", s.order},
 		{"settings that keep it from starting", s.badSettings},
 		{"password follows its Secret", s.password},
@@ -197,6 +200,51 @@ func (s *story) settings(t *testing.T) {
 		}
 		if got := h.mustSQL("postgres", "SHOW log_line_prefix"); got != `it's %m \ ` {
 			t.Errorf("log_line_prefix %q", got)
+		}
+	}
+}
+
+// pinned gives the superuser and its database settings that would break every session, or run somebody's library.
+func (s *story) pinned(t *testing.T) {
+	hostile := map[string]string{
+		"session_preload_libraries": "no_such_library", "local_preload_libraries": "no_such_library",
+		"idle_session_timeout": "1", "statement_timeout": "1", "lock_timeout": "1", "idle_in_transaction_session_timeout": "1",
+		"default_transaction_read_only": "on", "role": "app", "search_path": "nowhere",
+	}
+	if postgres.CompareMajor(s.major, "17") >= 0 {
+		hostile["transaction_timeout"] = "1"
+	}
+	server := pg.Server{
+		RunDir: s.a.path("run"), Port: s.a.port, Programs: pg.Programs{Version: postgres.ServerVersion{Major: s.major}},
+	}
+	conn, err := server.Connect(t.Context(), "postgres")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	owners := []string{"ROLE postgres", "DATABASE postgres", "DATABASE app", "ROLE " + naming.UserReplication}
+	for _, owner := range owners {
+		for name, value := range hostile {
+			if _, err := conn.Exec(t.Context(), "ALTER "+owner+" SET "+name+" = '"+value+"'"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, database := range []string{"postgres", "app"} {
+		session, err := server.Connect(t.Context(), database)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range hostile {
+			if got, err := first(t.Context(), session, "SHOW "+name); err != nil || got == value || got == value+"ms" {
+				t.Errorf("%s in %s: %q, %v", name, database, got, err)
+			}
+		}
+		_ = session.Close(t.Context())
+	}
+	for _, owner := range owners {
+		if _, err := conn.Exec(t.Context(), "ALTER "+owner+" RESET ALL"); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -55,6 +55,7 @@ func TestAgents(t *testing.T) {
 		{"password follows its Secret", s.password},
 		{"certificate renewed", s.renewal},
 		{"postmaster killed", s.killed},
+		{"postmaster frozen", s.frozen},
 		{"replica wiped", s.wiped},
 		{"replica fallen behind", s.behind},
 		{"replica promoted by somebody", s.promoted},
@@ -352,6 +353,28 @@ func (s *story) killed(t *testing.T) {
 		return s.running(s.a.name, primaryRole) && s.running(s.b.name, replicaRole)
 	})
 	s.replicates(t, "killed")
+}
+
+// frozen has a postmaster that lives, keeps its sessions, and lets nobody in.
+func (s *story) frozen(t *testing.T) {
+	pid := postmaster(t, s.a)
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	s.await(t, 40*time.Second, "the primary says that it lets nobody in", func() bool {
+		p := s.pods[s.a.name]
+		return p.label == "" && p.report.State == contract.StateStarting && strings.Contains(p.report.Message, "not accept connections")
+	})
+	if code, _, err := s.a.get(s.a.probeURL+contract.PathReady, ""); err != nil || code != 503 {
+		t.Errorf("ready: %d, %v", code, err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	s.await(t, 20*time.Second, "the primary runs again", s.runs(s.a.name, primaryRole))
+	if postmaster(t, s.a) != pid {
+		t.Error("the postmaster was restarted")
+	}
 }
 
 func (s *story) wiped(t *testing.T) {

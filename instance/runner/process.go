@@ -126,6 +126,7 @@ type serverWatch struct {
 	receiverSince time.Time
 	// slotsAt is when the slots were last looked at.
 	slotsAt time.Time
+	door    door
 }
 
 func (w *serverWatch) close(ctx context.Context) {
@@ -150,6 +151,10 @@ func (w *serverWatch) look(ctx context.Context) time.Duration {
 			w.runner.notAccepting(w.process, err)
 		}
 		return observeSoon
+	}
+	if err := w.door.check(ctx, w.knock); err != nil {
+		w.runner.notAccepting(w.process, err)
+		return observeSlow
 	}
 	return w.learn(ctx, observed)
 }
@@ -276,7 +281,7 @@ func (r *Runner) readInForce(ctx context.Context, p *pg.Process) {
 func (r *Runner) notAccepting(p *pg.Process, err error) {
 	r.updateServer(p, func(f *agent.Facts) {
 		f.Server.Accepting, f.Server.Streaming = false, false
-		f.Server.LastError = "PostgreSQL does not answer: " + err.Error()
+		f.Server.LastError = "PostgreSQL does not accept connections: " + err.Error()
 	})
 }
 

@@ -47,6 +47,16 @@ type logTail struct {
 	mu sync.Mutex
 	// fatal is the last message that ends a process, receiver the last trouble of the WAL receiver.
 	fatal, receiver string
+	// author is known once the server is up. Before that no client can have it write what the client chose.
+	author *author
+}
+
+// know has only the server's own lines noted from now on.
+func (t *logTail) know(prefix, postmaster string) {
+	a := newAuthor(prefix, postmaster)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.author = a
 }
 
 // noise are endings of single clients' sessions, which say nothing of the server.
@@ -75,17 +85,28 @@ func (t *logTail) copy(from io.Reader, to io.Writer) {
 	}
 }
 
+// unprefixed is how the postmaster complains before it has a log.
+const unprefixed = "postgres: "
+
 func (t *logTail) note(line string) {
-	m := severity.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
+	line = strings.TrimRight(line, "\r\n")
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	// The lines of a message but its first begin with a tab, so that nobody's text looks like a message of its own.
+	if strings.HasPrefix(line, "\t") || t.author != nil && !t.author.own(line) {
+		return
+	}
+	m := severity.FindStringSubmatch(line)
 	if m == nil {
+		if complaint, ok := strings.CutPrefix(line, unprefixed); ok && t.author == nil {
+			t.fatal = shorten(complaint)
+		}
 		return
 	}
 	level, message := m[1], shorten(m[2])
 	if level != "FATAL" && level != "PANIC" && level != "ERROR" && level != "LOG" {
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if containsAny(message, receiverWords) {
 		if level != "LOG" || strings.Contains(message, "invalid") {
 			t.receiver = message

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"time"
 
@@ -163,9 +164,11 @@ func (p *Process) inForce(ctx context.Context) (loaded time.Time, inForce InForc
 		return time.Time{}, InForce{}, err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if err = conn.QueryRow(ctx, "SELECT pg_conf_load_time()").Scan(&loaded); err != nil {
+	var prefix string
+	if err = conn.QueryRow(ctx, "SELECT pg_conf_load_time(), current_setting('log_line_prefix')").Scan(&loaded, &prefix); err != nil {
 		return time.Time{}, InForce{}, err
 	}
+	p.tail.know(prefix, strconv.Itoa(p.cmd.Process.Pid))
 	err = conn.QueryRow(ctx, inForceQuery).Scan(&inForce.PendingRestart, &inForce.Refused)
 	return loaded, inForce, err
 }

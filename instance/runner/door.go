@@ -33,8 +33,8 @@ type door struct {
 func (d *door) check(ctx context.Context, knock func(context.Context) error) error {
 	if time.Since(d.tried) >= knockInterval {
 		d.tried = time.Now()
-		ctx, cancel := context.WithTimeout(ctx, knockTimeout)
-		err := knock(ctx)
+		limited, cancel := context.WithTimeout(ctx, knockTimeout)
+		err := knock(limited)
 		cancel()
 		var answer *pgconn.PgError
 		if err == nil || errors.As(err, &answer) {

@@ -31,7 +31,8 @@ const (
 	clusters = 100
 	// settled is how long the operator must send nothing to be at rest.
 	settled     = 5 * time.Second
-	waitTimeout = 5 * time.Minute
+	// waitTimeout: cert-manager issues three certificates per cluster, some two of them a second on a busy machine.
+	waitTimeout = 15 * time.Minute
 )
 
 // BenchmarkHundredClusters starts the real binary and creates PostgresClusters:

@@ -30,7 +30,7 @@ import (
 const (
 	clusters = 100
 	// settled is how long the operator must send nothing to be at rest.
-	settled     = 5 * time.Second
+	settled = 5 * time.Second
 	// waitTimeout: cert-manager issues three certificates per cluster, some two of them a second on a busy machine.
 	waitTimeout = 15 * time.Minute
 )

@@ -114,7 +114,8 @@ const (
 	StateFailed State = "Failed"
 )
 
-// Report is what an instance says of itself, on change only. It carries no log positions.
+// Report is what an instance says of itself, on change, and again from time to time in case others changed it. It
+// carries no log positions.
 type Report struct {
 	// Incarnation is random per start of the agent.
 	Incarnation string `json:"incarnation"`

@@ -6,6 +6,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,7 +62,14 @@ func (c *Client) Publish(ctx context.Context, report, role string) error {
 	if role != "" {
 		pod.WithLabels(map[string]string{naming.LabelRole: role})
 	}
-	_, err := c.clientset.CoreV1().Pods(c.pod.Namespace).Apply(ctx, pod, applyOptions())
+	written, err := c.clientset.CoreV1().Pods(c.pod.Namespace).Apply(ctx, pod, applyOptions())
+	if err != nil || role != "" || written.Labels[naming.LabelRole] == "" {
+		return err
+	}
+	// An apply only takes away what an earlier one of ours gave, not the label that somebody else put there.
+	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"labels":{%q:null}}}`, c.pod.UID, naming.LabelRole)
+	_, err = c.clientset.CoreV1().Pods(c.pod.Namespace).Patch(ctx, c.pod.Name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{FieldManager: naming.FieldManagerInstance})
 	return err
 }
 

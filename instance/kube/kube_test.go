@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/instance/kube"
 )
 
@@ -70,6 +71,55 @@ func TestReplacedPod(t *testing.T) {
 			}
 			if written := strings.Contains(served, "node-7"); written != tc.fine {
 				t.Errorf("the EndpointSlice was written with %q", served)
+			}
+		})
+	}
+}
+
+// TestForgedRole has somebody else label a pod with a role.
+func TestForgedRole(t *testing.T) {
+	for name, tc := range map[string]struct {
+		role, found string
+		removed     bool
+	}{
+		"no role, none there": {},
+		"no role, one there":  {found: "primary", removed: true},
+		"a role":              {role: "replica", found: "replica"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			removed := ""
+			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				if err != nil {
+					t.Error(err)
+				}
+				if r.Header.Get("Content-Type") == string(types.MergePatchType) {
+					removed = string(body)
+				}
+				pod := corev1.Pod{}
+				if tc.found != "" {
+					pod.Labels = map[string]string{naming.LabelRole: tc.found}
+				}
+				w.Header().Set("Content-Type", "application/json")
+				if err := json.NewEncoder(w).Encode(pod); err != nil {
+					t.Error(err)
+				}
+			}))
+			defer api.Close()
+			client, err := kube.New(&rest.Config{Host: api.URL}, "orders-db",
+				kube.Pod{Name: "orders-db-0", Namespace: "shop", UID: "ours"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := client.Publish(t.Context(), "{}", tc.role); err != nil {
+				t.Fatal(err)
+			}
+			want := ""
+			if tc.removed {
+				want = `{"metadata":{"uid":"ours","labels":{"` + naming.LabelRole + `":null}}}`
+			}
+			if removed != want {
+				t.Errorf("patched %q, want %q", removed, want)
 			}
 		})
 	}

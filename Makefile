@@ -116,6 +116,10 @@ test-e2e: bin/cluster ## Test on the local cluster with real PostgreSQL; starts 
 	@bin/cluster up --kubectl bin/kubectl
 	@PGO_E2E=1 go test -p 1 -count=1 -timeout 60m -parallel 4 ./test/localcluster/... ./test/ledger/... ./test/e2e/... ./test/docs/...
 
+.PHONY: test-cluster
+test-cluster: ## Prove the local cluster itself: start, faults, repair, nothing left behind. Removes the machine's cluster.
+	@cd test/cluster && PGO_CLUSTER_SMOKE=1 go test -count=1 -timeout 15m -run TestSmoke ./internal/cluster
+
 .PHONY: bench
 bench: bin/cluster ## Print the benchmarks' figures: passes, admission, time to ready, memory.
 	@bin/cluster up --kubectl bin/kubectl

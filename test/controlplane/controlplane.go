@@ -213,10 +213,11 @@ func (p *ControlPlane) As(t testing.TB, user string, groups ...string) client.Wi
 	return c
 }
 
-// Eventually waits until condition returns nil, at most 30 seconds, and reports its last error.
+// Eventually waits until condition returns nil, at most a minute, and reports its last error. The API server itself takes
+// half a minute to remove the definitions of a few kinds.
 func Eventually(t testing.TB, condition func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := poll(ctx, condition); err != nil {
 		t.Fatal(err)

@@ -82,7 +82,7 @@ func (p *Pass) Pending() bool {
 // identify reads live whose object has the name: the UID when it is the owner's, else a failure. Only metadata is read.
 func (p *Pass) identify(ctx context.Context, key outcome.Key) (types.UID, *outcome.Failure) {
 	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(p.versioned(key.GroupKind))
+	object.SetGroupVersionKind(key.WithVersion("v1")) // All kinds of children are read as v1.
 	err := p.live.Get(ctx, client.ObjectKey{Namespace: p.owner.Namespace, Name: key.Name}, object)
 	switch {
 	case err != nil:
@@ -122,11 +122,6 @@ func (p *Pass) owns(object metav1.Object) bool {
 		}
 	}
 	return true
-}
-
-// versioned finds the version under which the owner's children of a kind are read; all are v1.
-func (p *Pass) versioned(kind schema.GroupKind) schema.GroupVersionKind {
-	return kind.WithVersion("v1")
 }
 
 // Delete deletes an object if it still is the one that was seen. With orphan, what it controls stays.

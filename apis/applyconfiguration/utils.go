@@ -20,6 +20,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 	// Group=db.example.com, Version=v1alpha1
 	case v1alpha1.SchemeGroupVersion.WithKind("FailoverRecord"):
 		return &apisv1alpha1.FailoverRecordApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("FieldConflict"):
+		return &apisv1alpha1.FieldConflictApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("InstanceStatus"):
 		return &apisv1alpha1.InstanceStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PlannedStep"):

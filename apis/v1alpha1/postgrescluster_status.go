@@ -62,6 +62,17 @@ type PostgresClusterStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Plan []PlannedStep `json:"plan,omitempty"`
 
+	// conflicts are the latest changes that other field managers made to fields of the operator's objects, at most 16.
+	// One that ended is dropped after an hour.
+	// +optional
+	// +listType=map
+	// +listMapKey=kind
+	// +listMapKey=name
+	// +listMapKey=fieldPath
+	// +listMapKey=manager
+	// +kubebuilder:validation:MaxItems=16
+	Conflicts []FieldConflict `json:"conflicts,omitempty"`
+
 	// lastFailover tells of the last change of primary that nobody asked for.
 	// +optional
 	LastFailover *FailoverRecord `json:"lastFailover,omitempty"` //nolint:kubeapilinter // nil says that there was none
@@ -144,4 +155,48 @@ type FailoverRecord struct {
 	// lostBytes is the most write-ahead log that may be lost, in bytes; 0 when proven that nothing was.
 	// +optional
 	LostBytes *int64 `json:"lostBytes,omitempty"`
+}
+
+// ConflictResolution says what the operator did about a conflict.
+//
+// +kubebuilder:validation:Enum=TakenBack;Yielded;Contested
+type ConflictResolution string
+
+const (
+	// ConflictTakenBack says that the field is again as the operator wants it.
+	ConflictTakenBack ConflictResolution = "TakenBack"
+	// ConflictYielded says that the field is left to the other manager.
+	ConflictYielded ConflictResolution = "Yielded"
+	// ConflictContested says that the other manager took the field too often: the object is left as it is for a while.
+	ConflictContested ConflictResolution = "Contested"
+)
+
+// FieldConflict is one field of an object of the operator's that another field manager set.
+type FieldConflict struct {
+	// kind of the object, such as StatefulSet.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind,omitempty"`
+	// name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+	// fieldPath of the field, such as .spec.replicas.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	FieldPath string `json:"fieldPath,omitempty"`
+	// manager is the field manager that set it, such as kubectl-edit.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	Manager string `json:"manager,omitempty"`
+	// resolution is what the operator did about it.
+	// +required
+	Resolution ConflictResolution `json:"resolution,omitempty"`
+	// time of the last such change.
+	// +optional
+	Time *metav1.Time `json:"time,omitempty"`
 }

@@ -129,6 +129,15 @@ type PostgresClusterSpec struct {
 	// +kubebuilder:validation:MaxProperties=256
 	Parameters map[string]string `json:"parameters,omitempty"`
 
+	// hba are lines of pg_hba.conf for your own roles, such as "hostssl all reports 10.0.0.0/8 scram-sha-256".
+	// They stand behind the operator's own lines and before the one that lets everybody in with TLS and a password.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1024
+	HBA []string `json:"hba,omitempty"`
+
 	// affinity steers the scheduling of the instances.
 	// Unless podAntiAffinity is set here, instances prefer different nodes.
 	// +optional
@@ -159,6 +168,10 @@ type PostgresClusterSpec struct {
 	// +optional
 	// +default="Retain"
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+
+	// deletionProtection refuses the deletion of this PostgresCluster until it is set to false.
+	// +optional
+	DeletionProtection bool `json:"deletionProtection,omitempty"`
 
 	// upgradePolicy must be AllowMajor for spec.version to go up.
 	// +optional

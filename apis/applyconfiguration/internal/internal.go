@@ -25,6 +25,8 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
+- name: com.github.acme.pg-operator.apis.v1alpha1.ConflictResolution
+  scalar: string
 - name: com.github.acme.pg-operator.apis.v1alpha1.DeletionPolicy
   scalar: string
 - name: com.github.acme.pg-operator.apis.v1alpha1.FailoverRecord
@@ -45,6 +47,27 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: to
       type:
         scalar: string
+- name: com.github.acme.pg-operator.apis.v1alpha1.FieldConflict
+  map:
+    fields:
+    - name: fieldPath
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: manager
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+    - name: resolution
+      type:
+        namedType: com.github.acme.pg-operator.apis.v1alpha1.ConflictResolution
+    - name: time
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: com.github.acme.pg-operator.apis.v1alpha1.InstanceRole
   scalar: string
 - name: com.github.acme.pg-operator.apis.v1alpha1.InstanceStatus
@@ -106,6 +129,15 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.acme.pg-operator.apis.v1alpha1.DeletionPolicy
       default: Retain
+    - name: deletionProtection
+      type:
+        scalar: boolean
+    - name: hba
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
     - name: image
       type:
         scalar: string
@@ -168,6 +200,17 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - type
+    - name: conflicts
+      type:
+        list:
+          elementType:
+            namedType: com.github.acme.pg-operator.apis.v1alpha1.FieldConflict
+          elementRelationship: associative
+          keys:
+          - kind
+          - name
+          - fieldPath
+          - manager
     - name: instances
       type:
         list:

@@ -32,6 +32,9 @@ type PostgresClusterSpecApplyConfiguration struct {
 	Resources *v1.ResourceRequirementsApplyConfiguration `json:"resources,omitempty"`
 	// parameters are settings of postgresql.conf, as text.
 	Parameters map[string]string `json:"parameters,omitempty"`
+	// hba are lines of pg_hba.conf for your own roles, such as "hostssl all reports 10.0.0.0/8 scram-sha-256".
+	// They stand behind the operator's own lines and before the one that lets everybody in with TLS and a password.
+	HBA []string `json:"hba,omitempty"`
 	// affinity steers the scheduling of the instances.
 	// Unless podAntiAffinity is set here, instances prefer different nodes.
 	Affinity *v1.AffinityApplyConfiguration `json:"affinity,omitempty"`
@@ -45,6 +48,8 @@ type PostgresClusterSpecApplyConfiguration struct {
 	// deletionPolicy says whether the volumes are kept (Retain) or deleted (Delete) with the cluster.
 	// It is obeyed even while spec.paused is set or the spec is invalid.
 	DeletionPolicy *apisv1alpha1.DeletionPolicy `json:"deletionPolicy,omitempty"`
+	// deletionProtection refuses the deletion of this PostgresCluster until it is set to false.
+	DeletionProtection *bool `json:"deletionProtection,omitempty"`
 	// upgradePolicy must be AllowMajor for spec.version to go up.
 	UpgradePolicy *apisv1alpha1.UpgradePolicy `json:"upgradePolicy,omitempty"`
 	// paused stops the operator from changing anything of this cluster; the database goes on.
@@ -119,6 +124,16 @@ func (b *PostgresClusterSpecApplyConfiguration) WithParameters(entries map[strin
 	return b
 }
 
+// WithHBA adds the given value to the HBA field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the HBA field.
+func (b *PostgresClusterSpecApplyConfiguration) WithHBA(values ...string) *PostgresClusterSpecApplyConfiguration {
+	for i := range values {
+		b.HBA = append(b.HBA, values[i])
+	}
+	return b
+}
+
 // WithAffinity sets the Affinity field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Affinity field is set to the value of the last call.
@@ -172,6 +187,14 @@ func (b *PostgresClusterSpecApplyConfiguration) WithNodeSelector(entries map[str
 // If called multiple times, the DeletionPolicy field is set to the value of the last call.
 func (b *PostgresClusterSpecApplyConfiguration) WithDeletionPolicy(value apisv1alpha1.DeletionPolicy) *PostgresClusterSpecApplyConfiguration {
 	b.DeletionPolicy = &value
+	return b
+}
+
+// WithDeletionProtection sets the DeletionProtection field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DeletionProtection field is set to the value of the last call.
+func (b *PostgresClusterSpecApplyConfiguration) WithDeletionProtection(value bool) *PostgresClusterSpecApplyConfiguration {
+	b.DeletionProtection = &value
 	return b
 }
 

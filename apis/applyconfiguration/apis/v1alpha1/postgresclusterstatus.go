@@ -35,6 +35,9 @@ type PostgresClusterStatusApplyConfiguration struct {
 	Instances []InstanceStatusApplyConfiguration `json:"instances,omitempty"`
 	// plan is what will be done next, to which instance and why.
 	Plan []PlannedStepApplyConfiguration `json:"plan,omitempty"`
+	// conflicts are the latest changes that other field managers made to fields of the operator's objects, at most 16.
+	// One that ended is dropped after an hour.
+	Conflicts []FieldConflictApplyConfiguration `json:"conflicts,omitempty"`
 	// lastFailover tells of the last change of primary that nobody asked for.
 	LastFailover *FailoverRecordApplyConfiguration `json:"lastFailover,omitempty"`
 }
@@ -144,6 +147,19 @@ func (b *PostgresClusterStatusApplyConfiguration) WithPlan(values ...*PlannedSte
 			panic("nil value passed to WithPlan")
 		}
 		b.Plan = append(b.Plan, *values[i])
+	}
+	return b
+}
+
+// WithConflicts adds the given value to the Conflicts field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Conflicts field.
+func (b *PostgresClusterStatusApplyConfiguration) WithConflicts(values ...*FieldConflictApplyConfiguration) *PostgresClusterStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithConflicts")
+		}
+		b.Conflicts = append(b.Conflicts, *values[i])
 	}
 	return b
 }

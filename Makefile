@@ -128,17 +128,18 @@ bench: bin/cluster ## Print the benchmarks' figures: passes, admission, time to 
 ##@ An existing cluster (kubectl's current context)
 
 .PHONY: install
-install: ## Apply the CRD.
+install: ## Apply the CRD and the policy that goes with it.
 	@$(KUBECTL) apply --server-side $(APPLY_FLAGS) -k config/crd
+	@$(KUBECTL) apply --server-side $(APPLY_FLAGS) -k config/policy
 
 .PHONY: deploy
 deploy: $(KUSTOMIZE) ## Apply the CRD and the operator with the image IMG; cert-manager must run there.
 	@hack/manifests.sh $(KUSTOMIZE) $(IMG) | $(KUBECTL) apply --server-side $(APPLY_FLAGS) -f -
 
 .PHONY: undeploy
-undeploy: $(KUSTOMIZE) ## Delete the operator but not the CRD: PostgresClusters stay, and their databases go on.
+undeploy: $(KUSTOMIZE) ## Delete the operator but not the CRD and its policy: PostgresClusters stay, and their databases go on.
 	@hack/manifests.sh $(KUSTOMIZE) $(IMG) | \
-	  awk 'BEGIN { RS = "---\n"; ORS = "---\n" } !/(^|\n)kind: CustomResourceDefinition\n/' | \
+	  awk 'BEGIN { RS = "---\n"; ORS = "---\n" } !/(^|\n)kind: (CustomResourceDefinition|ValidatingAdmissionPolicy(Binding)?)\n/' | \
 	  $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: run

@@ -33,7 +33,7 @@ check_tidy() {
 # Every kustomization that users apply must build.
 check_kustomize() {
 	local dir
-	for dir in config/crd config/default; do
+	for dir in config/crd config/policy config/default; do
 		"$KUSTOMIZE" build "$dir" >/dev/null || return
 	done
 }

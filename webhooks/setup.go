@@ -13,6 +13,7 @@ import (
 const (
 	PathDefault  = "/default-db-example-com-v1alpha1-postgrescluster"
 	PathValidate = "/validate-db-example-com-v1alpha1-postgrescluster"
+	PathProtect  = "/protect-db-example-com-v1alpha1-postgrescluster"
 )
 
 // A webhook is called for a new object and when a spec changes: labels, finalizers and status need none, so that a
@@ -21,6 +22,11 @@ const (
 //
 // +kubebuilder:webhook:mutating=true,path=/default-db-example-com-v1alpha1-postgrescluster,groups=db.example.com,resources=postgresclusters,verbs=create;update,versions=v1alpha1,name=default.postgresclusters.db.example.com,admissionReviewVersions=v1,failurePolicy=ignore,matchPolicy=Equivalent,sideEffects=None,timeoutSeconds=5,reinvocationPolicy=Never,patch=`{"matchConditions":[{"name":"spec-changed","expression":"request.operation != 'UPDATE' || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec"}]}`
 // +kubebuilder:webhook:mutating=false,path=/validate-db-example-com-v1alpha1-postgrescluster,groups=db.example.com,resources=postgresclusters,verbs=create;update,versions=v1alpha1,name=validate.postgresclusters.db.example.com,admissionReviewVersions=v1,failurePolicy=fail,matchPolicy=Equivalent,sideEffects=None,timeoutSeconds=5,patch=`{"matchConditions":[{"name":"spec-changed","expression":"request.operation != 'UPDATE' || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec"}]}`
+//
+// Deletions have a webhook of their own, which is called for protected clusters only: a dead operator must not keep
+// others, or a namespace, from going away. The policy in config/policy says the same without an operator.
+//
+// +kubebuilder:webhook:mutating=false,path=/protect-db-example-com-v1alpha1-postgrescluster,groups=db.example.com,resources=postgresclusters,verbs=delete,versions=v1alpha1,name=protect.postgresclusters.db.example.com,admissionReviewVersions=v1,failurePolicy=fail,matchPolicy=Equivalent,sideEffects=None,timeoutSeconds=5,patch=`{"matchConditions":[{"name":"protected","expression":"has(oldObject.spec) && has(oldObject.spec.deletionProtection) && oldObject.spec.deletionProtection == true && !has(oldObject.metadata.deletionTimestamp)"}]}`
 
 // Options of the webhooks.
 type Options struct {
@@ -33,5 +39,6 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	server := mgr.GetWebhookServer()
 	server.Register(PathDefault, &admission.Webhook{Handler: &defaulter{defaults: opts.Defaults}})
 	server.Register(PathValidate, &admission.Webhook{Handler: &validator{}})
+	server.Register(PathProtect, &admission.Webhook{Handler: &protector{}})
 	return nil
 }

@@ -217,7 +217,13 @@ func (p *ControlPlane) As(t testing.TB, user string, groups ...string) client.Wi
 // half a minute to remove the definitions of a few kinds.
 func Eventually(t testing.TB, condition func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	EventuallyIn(t.Context(), t, condition)
+}
+
+// EventuallyIn is Eventually with another context than the test's, which is done when its cleanup runs.
+func EventuallyIn(ctx context.Context, t testing.TB, condition func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if err := poll(ctx, condition); err != nil {
 		t.Fatal(err)

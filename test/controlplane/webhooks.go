@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -91,7 +93,7 @@ func (w *Webhooks) Install(t testing.TB) {
 	w.await(ctx, t, true)
 }
 
-// await waits until a create calls every webhook, or none.
+// await waits until a create calls every webhook that is for creations, or none.
 func (w *Webhooks) await(ctx context.Context, t testing.TB, called bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
@@ -133,16 +135,24 @@ func (w *Webhooks) configurations() []client.Object {
 	return all
 }
 
+// names are those of the webhooks that a create calls.
 func (w *Webhooks) names() []string {
 	var names []string
+	add := func(name string, rules []admissionregistrationv1.RuleWithOperations) {
+		if slices.ContainsFunc(rules, func(r admissionregistrationv1.RuleWithOperations) bool {
+			return slices.Contains(r.Operations, admissionregistrationv1.Create)
+		}) {
+			names = append(names, name)
+		}
+	}
 	for _, c := range w.options.MutatingWebhooks {
 		for i := range c.Webhooks {
-			names = append(names, c.Webhooks[i].Name)
+			add(c.Webhooks[i].Name, c.Webhooks[i].Rules)
 		}
 	}
 	for _, c := range w.options.ValidatingWebhooks {
 		for i := range c.Webhooks {
-			names = append(names, c.Webhooks[i].Name)
+			add(c.Webhooks[i].Name, c.Webhooks[i].Rules)
 		}
 	}
 	return names

@@ -54,8 +54,8 @@ func (c *Cluster) DeployOperator(ctx context.Context) error {
 	})
 }
 
-// UninstallOperator deletes what config/default holds but the kinds
-// themselves, and with them nothing of any PostgresCluster.
+// UninstallOperator does what `make undeploy` does: it deletes what config/default holds but the kinds and the policies
+// that go with them, and so nothing of any PostgresCluster.
 func (c *Cluster) UninstallOperator(ctx context.Context) error {
 	return c.withManifests(imageRepository, func(overlay string) error {
 		text, err := c.Kubectl(ctx, "kustomize", overlay)
@@ -211,7 +211,7 @@ func (c *Cluster) leads(ctx context.Context) (done bool, seen string) {
 	return pod.DeletionTimestamp == nil, "the leader is " + holder + ", which ends"
 }
 
-// withoutKinds drops CustomResourceDefinitions from a stream of manifests.
+// withoutKinds drops CustomResourceDefinitions and what belongs to them from a stream of manifests.
 func withoutKinds(manifests string) (string, error) {
 	var kept strings.Builder
 	decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(manifests), 4096)
@@ -224,7 +224,8 @@ func withoutKinds(manifests string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("manifests of config/default: %w", err)
 		}
-		if object.Object == nil || object.GetKind() == "CustomResourceDefinition" {
+		if object.Object == nil || object.GetKind() == "CustomResourceDefinition" ||
+			strings.HasPrefix(object.GetKind(), "ValidatingAdmissionPolicy") {
 			continue
 		}
 		text, err := yaml.Marshal(object.Object)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/certs"
+	"github.com/acme/pg-operator/webhooks"
 )
 
 // review asks an operator as the API server would on a fresh connection: it trusts what is injected into the webhook
@@ -48,7 +49,7 @@ func review(ctx context.Context, address string) (*big.Int, error) {
 	if err != nil {
 		return nil, err
 	}
-	url := "https://" + address + *config.Webhooks[0].ClientConfig.Service.Path
+	url := "https://" + address + webhooks.PathValidate
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err

@@ -26,6 +26,9 @@ func Warnings(old, cluster *v1alpha1.PostgresCluster) []string {
 		warnings = append(warnings, fmt.Sprintf(
 			"spec.version: %s to %s is a major upgrade; it cannot be undone without a backup", before, now))
 	}
+	if cluster.Spec.DeletionProtection && !old.Spec.DeletionProtection && !cluster.DeletionTimestamp.IsZero() {
+		warnings = append(warnings, "spec.deletionProtection: comes too late, this PostgresCluster is being deleted already")
+	}
 	return warnings
 }
 

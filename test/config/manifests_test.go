@@ -141,6 +141,30 @@ func TestWebhookConfigurations(t *testing.T) {
 	}
 }
 
+// The policy and the webhook protect the same clusters; what they say is compared where they run.
+func TestPolicyAndWebhookProtectTheSame(t *testing.T) {
+	all := defaults(t)
+	const name = "protect.postgresclusters.db.example.com"
+	policy := one[admissionregistrationv1.ValidatingAdmissionPolicy](t, all, "ValidatingAdmissionPolicy", name)
+	binding := one[admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, all, "ValidatingAdmissionPolicyBinding", name)
+	if binding.Spec.PolicyName != name ||
+		!slices.Equal(binding.Spec.ValidationActions, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}) {
+		t.Errorf("the binding is %+v", binding.Spec)
+	}
+	validating := one[admissionregistrationv1.ValidatingWebhookConfiguration](t, all, "ValidatingWebhookConfiguration", "pg-operator")
+	hook := slices.IndexFunc(validating.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool { return w.Name == name })
+	if hook < 0 {
+		t.Fatalf("no webhook %s", name)
+	}
+	if got, want := policy.Spec.MatchConditions, validating.Webhooks[hook].MatchConditions; !slices.Equal(got, want) {
+		t.Errorf("the policy is for %v, the webhook for %v", got, want)
+	}
+	alone := build(t, filepath.Join(root, "config", "policy"))
+	if len(alone) != 2 {
+		t.Errorf("config/policy has %d objects", len(alone))
+	}
+}
+
 func TestDeployment(t *testing.T) {
 	all := defaults(t)
 	deployment := one[appsv1.Deployment](t, all, "Deployment", "pg-operator")

@@ -87,6 +87,38 @@ func TestDeletedWhileStarting(t *testing.T) {
 	})
 }
 
+// TestProtectedNamespace deletes the namespace of a protected cluster: the
+// real namespace controller waits, says who to ask, and goes on when the
+// protection is lifted.
+func TestProtectedNamespace(t *testing.T) {
+	cluster := environment(t)
+	beyondCore(t)
+	t.Parallel()
+	d := newDatabase(t, cluster, "protected", func(spec *v1alpha1.PostgresClusterSpec) { spec.DeletionProtection = true })
+	d.kubectl("delete", "namespace", d.namespace, "--wait=false")
+	hint := fmt.Sprintf(`kubectl patch pgc %s -n %s --type=merge -p '{"spec":{"deletionProtection":false}}'`, d.Cluster, d.namespace)
+	eventually(t, time.Minute, "the namespace tells how to go on", func(ctx context.Context) (bool, string) {
+		namespace := &corev1.Namespace{}
+		if err := cluster.Client.Get(ctx, client.ObjectKey{Name: d.namespace}, namespace); err != nil {
+			return false, err.Error()
+		}
+		for _, condition := range namespace.Status.Conditions {
+			if condition.Type == corev1.NamespaceDeletionContentFailure && strings.Contains(condition.Message, hint) {
+				return true, ""
+			}
+		}
+		return false, fmt.Sprint(namespace.Status.Conditions)
+	})
+	if d.object().DeletionTimestamp != nil {
+		t.Error("the protected cluster is being deleted with its namespace")
+	}
+	d.kubectl("patch", "pgc", string(d.Cluster), "--type=merge", `-p={"spec":{"deletionProtection":false}}`)
+	eventually(t, 2*time.Minute, "the namespace is gone", func(ctx context.Context) (bool, string) {
+		err := cluster.Client.Get(ctx, client.ObjectKey{Name: d.namespace}, &corev1.Namespace{})
+		return apierrors.IsNotFound(err), fmt.Sprint(err)
+	})
+}
+
 // awaitGone waits until no object of the cluster is left but volumes that are
 // kept and the Secrets that cert-manager wrote, which it never deletes.
 func (d *database) awaitGone() {

@@ -172,6 +172,9 @@ func (r *Reconciler) owner(cluster *v1alpha1.PostgresCluster) apply.Owner {
 	}
 }
 
+// former are the field managers whose fields are taken over.
+var former = apply.Former{Names: naming.FormerFieldManagers, Writers: naming.FirstFieldManagers}
+
 // yields says which fields are left to other managers: suggested labels, which for example Argo CD uses for its own
 // bookkeeping, and annotations that are not ours. What selects or defines something is taken back.
 func yields(path string) bool {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -23,6 +24,8 @@ func (r *Reconciler) finish(
 		return ctrl.Result{}, nil
 	}
 	now := r.now()
+	pass.Result.Untold = m.untold
+	m.untold = slices.Concat(m.untold, pass.Result.TakenBack)
 	computed, told := status.Compute(s, plan, &pass.Result, now)
 	stored, err := r.storeStatus(ctx, s.Object, computed, m)
 	if err != nil {
@@ -37,7 +40,7 @@ func (r *Reconciler) finish(
 	if s.Deleting() {
 		return ctrl.Result{}, nil
 	}
-	wait := delay(plan, &pass.Result)
+	wait := soonest(delay(plan, &pass.Result), status.NextExpiry(&computed, now))
 	if stored == storedLater {
 		wait = soonest(wait, detailPeriod)
 	}

@@ -36,6 +36,8 @@ type memory struct {
 	stored   *v1alpha1.PostgresClusterStatus
 	storedRV string
 	storedAt time.Time
+	// untold are the fields taken back of which the stored status does not tell yet.
+	untold []outcome.Disputed
 }
 
 func (r *Reconciler) remember(name types.NamespacedName, cluster *v1alpha1.PostgresCluster) *memory {
@@ -135,6 +137,7 @@ func (r *Reconciler) storeStatus(
 	ctx context.Context, cluster *v1alpha1.PostgresCluster, computed v1alpha1.PostgresClusterStatus, m *memory,
 ) (stored, error) {
 	if equality.Semantic.DeepEqual(cluster.Status, computed) {
+		m.untold = nil
 		return storedSame, nil
 	}
 	if m.stored != nil && r.now().Sub(m.storedAt) < detailPeriod && detailsOnly(&cluster.Status, &computed) {
@@ -145,6 +148,7 @@ func (r *Reconciler) storeStatus(
 	switch class := apply.Classify(err); class {
 	case "":
 		m.stored, m.storedRV, m.storedAt = computed.DeepCopy(), *configuration.ResourceVersion, r.now()
+		m.untold = nil
 		return storedNow, nil
 	case outcome.ClassStale:
 		return storedLater, nil // Somebody changed the cluster at the same time; the event of that starts another pass.

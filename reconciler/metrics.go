@@ -32,6 +32,10 @@ var (
 		Name: "pg_operator_fields_taken_back_total",
 		Help: "Fields of children taken back from other field managers, by kind; events and log name managers and fields.",
 	}, []string{"kind"})
+	migrated = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "pg_operator_children_migrated_total",
+		Help: "Children whose fields were taken over from field managers of an earlier operator, by kind.",
+	}, []string{"kind"})
 	clusterReady = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "pg_operator_cluster_ready",
 		Help: "1 when the Ready condition of a PostgresCluster is True, else 0.",
@@ -39,7 +43,7 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(passes, applies, takenBack, clusterReady)
+	metrics.Registry.MustRegister(passes, applies, takenBack, migrated, clusterReady)
 }
 
 // measure counts what a pass did, and logs what people may look for.
@@ -54,15 +58,19 @@ func (r *Reconciler) measure(
 		for _, conflict := range taken.Conflicts {
 			takenBack.WithLabelValues(taken.Kind).Inc()
 			logger.Info("Took back a field from another field manager", "kind", taken.Kind, "child", taken.Name,
-				"manager", conflict.Manager, "path", conflict.Path)
+				"manager", conflict.Manager, "subresource", conflict.Subresource, "path", conflict.Path)
 		}
+	}
+	for _, m := range result.Migrated {
+		migrated.WithLabelValues(m.Kind).Inc()
+		logger.Info("Took over the fields of earlier field managers", "kind", m.Kind, "child", m.Name, "managers", m.Managers)
 	}
 	pass := passDone
 	for i := range result.Failures {
 		pass = passFailed
 		failure := &result.Failures[i]
 		logger.Info("Failed to apply a child", "kind", failure.Kind, "child", failure.Name,
-			"class", failure.Class, "reason", failure.Message)
+			"class", failure.Class, "reason", failure.Message, "error", failure.Err)
 	}
 	passes.WithLabelValues(pass).Inc()
 	ready := 0.0

@@ -87,6 +87,10 @@ func (s *shelf) Create(_ context.Context, object client.Object, _ ...client.Crea
 
 func (s *shelf) Delete(context.Context, client.Object, ...client.DeleteOption) error { return nil }
 
+func (s *shelf) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+	return nil
+}
+
 type statusShelf struct{ *shelf }
 
 func (s statusShelf) Apply(
@@ -128,7 +132,7 @@ func newBed(change func(*v1alpha1.PostgresClusterSpec)) *bed {
 	b.Reconciler = &Reconciler{
 		options: Options{Images: map[string]string{"17": "postgres:17"}},
 		cache:   b.shelf, live: b.shelf, now: now, recorder: events.NewFakeRecorder(100), objects: render.Objects,
-		applier: apply.New(b.shelf, b.shelf, naming.FieldManager, yields, now),
+		applier: apply.New(b.shelf, b.shelf, naming.FieldManager, former, yields, now),
 		status:  statusShelf{b.shelf},
 		observer: &observe.Observer{
 			Cache: b.shelf, Live: b.shelf, CertManager: func(context.Context) bool { return true },

@@ -95,7 +95,7 @@ func Setup(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 	options.setDefaults()
 	r := &Reconciler{
 		options: options, cache: mgr.GetCache(), live: mgr.GetAPIReader(), now: time.Now,
-		applier:  apply.New(mgr.GetClient(), mgr.GetAPIReader(), naming.FieldManager, yields, time.Now),
+		applier:  apply.New(mgr.GetClient(), mgr.GetAPIReader(), naming.FieldManager, former, yields, time.Now),
 		status:   mgr.GetClient().Status(),
 		objects:  render.Objects,
 		recorder: mgr.GetEventRecorder(naming.FieldManager),

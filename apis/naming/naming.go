@@ -15,6 +15,18 @@ const (
 	FieldManagerInstance = "pg-operator-instance"
 )
 
+var (
+	// FormerFieldManagers were FieldManager in the past: children that still name one are migrated. Add a name here
+	// whenever FieldManager changes, and never remove one.
+	FormerFieldManagers = []string{"pgc-operator"}
+	// FirstFieldManagers are under which the children of a PostgresCluster may first have been written by an operator
+	// that used update or client-side apply: the names of a program that was given none, of its binary as kubebuilder
+	// and operator-sdk call it, of kubectl, and of nobody in particular.
+	FirstFieldManagers = []string{
+		"manager", "main", "operator", "Go-http-client", "kubectl-client-side-apply", "before-first-apply",
+	}
+)
+
 // Labels.
 const (
 	LabelName      = "app.kubernetes.io/name"

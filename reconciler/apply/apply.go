@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/acme/pg-operator/reconciler/outcome"
@@ -27,6 +26,7 @@ type Writer interface {
 	Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error
 	Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error
 	Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error
+	Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error
 }
 
 // Reader reads live, past any cache.
@@ -59,6 +59,7 @@ type Applier struct {
 	writer  Writer
 	live    Reader
 	manager client.FieldOwner
+	former  Former
 	yield   func(path string) bool
 	now     func() time.Time
 
@@ -66,49 +67,15 @@ type Applier struct {
 	owners map[types.UID]*memory
 }
 
-// memory is what is remembered of one owner's children.
-type memory struct {
-	applied map[outcome.Key]applied
-	ensured map[outcome.Key]time.Time
-	fights  map[fight][]time.Time
-}
-
-// applied is the last apply of one child that was stored.
-type applied struct {
-	uid  types.UID
-	rv   string
-	hash uint64
-	// settings identifies all of the stored object but its status, where the object's kind allows it.
-	settings string
-	at       time.Time
-	// seen is set once the cache has shown the object: from then on its absence means that it is gone.
-	seen bool
-}
-
-// New returns an Applier. Fields at paths that yield accepts are left to other managers; all others are taken back.
-func New(writer Writer, live Reader, manager string, yield func(path string) bool, now func() time.Time) *Applier {
+// New returns an Applier. Fields of former managers become the manager's. Fields at paths that yield accepts are left to
+// other managers; all others are taken back.
+func New(
+	writer Writer, live Reader, manager string, former Former, yield func(path string) bool, now func() time.Time,
+) *Applier {
 	return &Applier{
-		writer: writer, live: live, manager: client.FieldOwner(manager), yield: yield, now: now,
+		writer: writer, live: live, manager: client.FieldOwner(manager), former: former, yield: yield, now: now,
 		owners: map[types.UID]*memory{},
 	}
-}
-
-// Forget drops what is remembered of an owner.
-func (a *Applier) Forget(owner types.UID) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.owners, owner)
-}
-
-func (a *Applier) memory(owner types.UID) *memory {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	m := a.owners[owner]
-	if m == nil {
-		m = &memory{applied: map[outcome.Key]applied{}, ensured: map[outcome.Key]time.Time{}, fights: map[fight][]time.Time{}}
-		a.owners[owner] = m
-	}
-	return m
 }
 
 // Pass is one pass over the children of one owner.
@@ -157,7 +124,10 @@ func (p *Pass) one(ctx context.Context, intent Intent) {
 	last, known := p.memory.applied[r.key]
 	if known && p.current(&r, &last) {
 		p.memory.applied[r.key] = last
-		p.Result.Add(r.key, outcome.Skipped)
+		p.settled(r.key, outcome.Skipped, last.yielded)
+		return
+	}
+	if p.fought(&r) {
 		return
 	}
 	switch {
@@ -170,29 +140,6 @@ func (p *Pass) one(ctx context.Context, intent Intent) {
 		return
 	}
 	p.send(ctx, r)
-}
-
-// CacheLag is how long the cache may take to show what was written, before it is asked whether it is really there.
-const CacheLag = 10 * time.Second
-
-// current says that the object is as it was when the same intent was last applied, or that the cache has not caught
-// up with that yet; an event will tell of anything later.
-func (p *Pass) current(r *request, last *applied) bool {
-	if last.hash != r.hash {
-		return false
-	}
-	if r.live == nil {
-		return !last.seen && p.now().Sub(last.at) < CacheLag
-	}
-	if r.live.GetUID() != last.uid {
-		return false
-	}
-	order, err := resourceversion.CompareResourceVersion(r.live.GetResourceVersion(), last.rv)
-	if err != nil {
-		return r.live.GetResourceVersion() == last.rv
-	}
-	last.seen = last.seen || order >= 0
-	return order <= 0 || (last.settings != "" && last.settings == settings(r.live)) || contains(r.live, r.body)
 }
 
 func (p *Pass) confirm(ctx context.Context) bool {
@@ -259,15 +206,17 @@ func newRequest(namespace string, intent Intent) (request, error) {
 
 // send applies without force first, and reacts to what the server answers.
 func (p *Pass) send(ctx context.Context, r request) {
-	for attempt := 0; ; attempt++ {
+	for attempt := range 4 { // Found to exist, taken over from who wrote it first, and what they left dropped.
 		answer, err := p.apply(ctx, r, nil)
-		if err == nil {
-			p.stored(r, answer)
-			return
-		}
 		class := Classify(err)
 		exists := class == outcome.ClassStale || class == outcome.ClassFieldConflict
 		switch {
+		case err == nil:
+			if migrated := p.migrate(ctx, r.key, answer); !migrated {
+				p.stored(r, answer, nil)
+				return
+			}
+			r.uid = answer.GetUID()
 		case exists && r.uid == "" && attempt == 0:
 			uid, failure := p.identify(ctx, r.key)
 			if failure != nil {
@@ -276,8 +225,11 @@ func (p *Pass) send(ctx context.Context, r request) {
 			}
 			r.uid = uid
 		case class == outcome.ClassFieldConflict:
-			p.resolve(ctx, r, Conflicts(err))
-			return
+			conflicts := Conflicts(err)
+			if !p.inherit(ctx, r.key, conflicts) {
+				p.resolve(ctx, r, conflicts)
+				return
+			}
 		default:
 			if class == outcome.ClassGone || class == outcome.ClassReplaced {
 				delete(p.memory.applied, r.key)
@@ -286,6 +238,7 @@ func (p *Pass) send(ctx context.Context, r request) {
 			return
 		}
 	}
+	p.Result.Fail(r.key, outcome.Failure{Class: outcome.ClassStale, Message: "is being written by others at the same time"})
 }
 
 // refused records an error of the server. In a namespace that is going away nothing more is tried.
@@ -295,7 +248,7 @@ func (p *Pass) refused(key outcome.Key, err error) {
 		p.Result.Gone = true
 		return
 	}
-	p.Result.Fail(key, outcome.Failure{Class: class, Message: message(err), Err: err})
+	p.Result.Fail(key, outcome.Failure{Class: class, Message: message(err, class), Err: err})
 }
 
 func (p *Pass) apply(
@@ -310,7 +263,7 @@ func (p *Pass) apply(
 	return object, err
 }
 
-func (p *Pass) stored(r request, answer *unstructured.Unstructured) {
+func (p *Pass) stored(r request, answer *unstructured.Unstructured, yielded []outcome.Conflict) {
 	change := outcome.Changed
 	switch {
 	case r.uid == "":
@@ -320,7 +273,16 @@ func (p *Pass) stored(r request, answer *unstructured.Unstructured) {
 	}
 	p.memory.applied[r.key] = applied{
 		uid: answer.GetUID(), rv: answer.GetResourceVersion(), hash: r.hash, settings: settings(answer), at: p.now(),
-		seen: r.live != nil,
+		yielded: yielded, seen: r.live != nil,
 	}
-	p.Result.Add(r.key, change)
+	p.settled(r.key, change, yielded)
+}
+
+// settled records a child that is as it shall be, but for what is yielded.
+func (p *Pass) settled(key outcome.Key, change outcome.Outcome, yielded []outcome.Conflict) {
+	delete(p.memory.contests, key)
+	if len(yielded) > 0 {
+		p.Result.Yielded = append(p.Result.Yielded, outcome.Disputed{Key: key, Conflicts: yielded})
+	}
+	p.Result.Add(key, change)
 }

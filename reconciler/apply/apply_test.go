@@ -2,6 +2,8 @@ package apply_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -31,6 +33,11 @@ type server struct {
 	// refuse is asked before each apply.
 	refuse func(object *unstructuredObject) error
 	exists *metav1.PartialObjectMetadata
+	// answered are the managed fields in the answer to an apply, instead of none.
+	answered bool
+	patches  int
+	// race is how many patches come too late.
+	race int
 }
 
 type unstructuredObject = map[string]any
@@ -56,6 +63,11 @@ func (s *server) Apply(_ context.Context, configuration runtime.ApplyConfigurati
 	s.version++
 	object.SetUID("uid-1")
 	object.SetResourceVersion(strconv.Itoa(s.version))
+	if s.answered {
+		s.exists.ResourceVersion = object.GetResourceVersion()
+		object.SetManagedFields(s.exists.ManagedFields)
+		object.SetOwnerReferences(s.exists.OwnerReferences)
+	}
 	return nil
 }
 
@@ -68,6 +80,30 @@ func (s *server) Create(context.Context, client.Object, ...client.CreateOption) 
 }
 
 func (s *server) Delete(context.Context, client.Object, ...client.DeleteOption) error { return nil }
+
+// Patch stores the managed fields of a patch.
+func (s *server) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	s.patches++
+	if s.race > 0 {
+		s.race--
+		s.exists.ResourceVersion += "0"
+		return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, object.GetName(),
+			errors.New("the object has been modified"))
+	}
+	data, err := patch.Data(object)
+	if err != nil {
+		return err
+	}
+	var operations []struct{ Value json.RawMessage }
+	if err := json.Unmarshal(data, &operations); err != nil {
+		return err
+	}
+	if version := string(operations[1].Value); version != strconv.Quote(s.exists.ResourceVersion) {
+		return fmt.Errorf("the patch is of version %s, not %s", version, s.exists.ResourceVersion)
+	}
+	s.exists.ManagedFields = nil
+	return json.Unmarshal(operations[0].Value, &s.exists.ManagedFields)
+}
 
 func (s *server) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	if s.exists == nil {
@@ -86,6 +122,8 @@ func conflict(manager, path string) error {
 	}}
 }
 
+var former = apply.Former{Names: []string{"old-operator"}, Writers: []string{"manager", "before-first-apply"}}
+
 type bed struct {
 	server  *server
 	applier *apply.Applier
@@ -96,7 +134,7 @@ type bed struct {
 func newBed() *bed {
 	b := &bed{server: &server{version: 10}, now: time.Unix(1000, 0), alive: true}
 	yields := func(path string) bool { return strings.HasPrefix(path, ".metadata.labels.") }
-	b.applier = apply.New(b.server, b.server, "pg-operator", yields, func() time.Time { return b.now })
+	b.applier = apply.New(b.server, b.server, "pg-operator", former, yields, func() time.Time { return b.now })
 	return b
 }
 

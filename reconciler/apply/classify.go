@@ -2,6 +2,8 @@ package apply
 
 import (
 	"errors"
+	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +35,9 @@ func Classify(err error) outcome.Class {
 	case apierrors.IsInvalid(err):
 		if hasCauseField(err, "metadata.uid") {
 			return outcome.ClassReplaced
+		}
+		if len(immutable(err)) > 0 {
+			return outcome.ClassImmutable
 		}
 		return outcome.ClassInvalid
 	case apierrors.IsNotFound(err):
@@ -93,11 +98,44 @@ func hasCauseField(err error, field string) bool {
 	return false
 }
 
-// message is the server's own text without what wraps it.
-func message(err error) string {
+// immutableFields are the parts of a StatefulSet's spec that cannot be changed.
+var immutableFields = []string{"spec.podManagementPolicy", "spec.selector", "spec.serviceName", "spec.volumeClaimTemplates"}
+
+// immutable are the fields of a StatefulSet that an apply would have had to change and could not. API servers before
+// 1.37 name no field.
+func immutable(err error) []string {
 	var status apierrors.APIStatus
-	if errors.As(err, &status) {
-		return status.Status().Message
+	if !errors.As(err, &status) || status.Status().Details == nil || status.Status().Details.Kind != "StatefulSet" {
+		return nil
 	}
-	return err.Error()
+	var fields []string
+	for _, cause := range status.Status().Details.Causes {
+		switch {
+		case slices.Contains(immutableFields, cause.Field):
+			fields = append(fields, cause.Field)
+		case cause.Field == "spec" && cause.Type == metav1.CauseTypeForbidden:
+			return immutableFields
+		}
+	}
+	slices.Sort(fields)
+	return slices.Compact(fields)
+}
+
+// sockets are the addresses in the text of a broken connection: its local port is another one each time.
+var sockets = regexp.MustCompile(` ?[\w.:\[\]]+:\d+->`)
+
+// message is the server's own text without what wraps it and without what changes from one try to the next. A call that
+// no server has answered has no such text.
+func message(err error, class outcome.Class) string {
+	var status apierrors.APIStatus
+	switch {
+	case class == outcome.ClassImmutable:
+		return strings.Join(immutable(err), ", ")
+	case errors.As(err, &status):
+		return sockets.ReplaceAllString(status.Status().Message, " ")
+	case class == outcome.ClassTransient:
+		return ""
+	default:
+		return err.Error()
+	}
 }

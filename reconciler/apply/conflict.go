@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/acme/pg-operator/reconciler/outcome"
@@ -27,9 +28,25 @@ const (
 	// fightWindow and fightRounds: a field taken back more often than this within the window is contested.
 	fightWindow = 10 * time.Minute
 	fightRounds = 3
+	// probePeriod is how often it is looked at most whether a fight has ended, while the object keeps changing.
+	probePeriod = 5 * time.Second
 )
 
-var conflictManager = regexp.MustCompile(`conflict with "([^"]*)"`)
+// contest is a fight that was given up for a while: nothing is sent until the object changes or the time is over.
+type contest struct {
+	conflicts []outcome.Conflict
+	// hash of the intent, and uid and rv of the object, when it was last looked at.
+	hash   uint64
+	uid    types.UID
+	rv     string
+	probed time.Time
+	until  time.Time
+}
+
+var (
+	conflictManager     = regexp.MustCompile(`conflict with "([^"]*)"`)
+	conflictSubresource = regexp.MustCompile(`with subresource "([^"]*)"`)
+)
 
 // Conflicts lists the fields and managers that a conflict names, sorted.
 func Conflicts(err error) []outcome.Conflict {
@@ -42,25 +59,29 @@ func Conflicts(err error) []outcome.Conflict {
 		if cause.Type != metav1.CauseTypeFieldManagerConflict {
 			continue
 		}
-		manager := "unknown"
+		conflict := outcome.Conflict{Manager: "unknown", Path: cause.Field}
 		if match := conflictManager.FindStringSubmatch(cause.Message); match != nil {
-			manager = match[1]
+			conflict.Manager = match[1]
 		}
-		conflicts = append(conflicts, outcome.Conflict{Manager: manager, Path: cause.Field})
+		if match := conflictSubresource.FindStringSubmatch(cause.Message); match != nil {
+			conflict.Subresource = match[1]
+		}
+		conflicts = append(conflicts, conflict)
 	}
 	slices.SortFunc(conflicts, func(a, b outcome.Conflict) int {
-		return cmp.Or(strings.Compare(a.Manager, b.Manager), strings.Compare(a.Path, b.Path))
+		return cmp.Or(strings.Compare(a.Manager, b.Manager), strings.Compare(a.Subresource, b.Subresource),
+			strings.Compare(a.Path, b.Path))
 	})
 	return slices.Compact(conflicts)
 }
 
 // resolve leaves out what is yielded and takes back the rest, unless it is fought over.
 func (p *Pass) resolve(ctx context.Context, r request, conflicts []outcome.Conflict) {
-	var ours []outcome.Conflict
+	var ours, theirs []outcome.Conflict
 	var yielded [][]string
 	for _, conflict := range conflicts {
 		if path := metadataPath(conflict.Path); path != nil && p.yield(conflict.Path) {
-			yielded = append(yielded, path)
+			yielded, theirs = append(yielded, path), append(theirs, conflict)
 		} else {
 			ours = append(ours, conflict)
 		}
@@ -68,10 +89,7 @@ func (p *Pass) resolve(ctx context.Context, r request, conflicts []outcome.Confl
 	var options []client.ApplyOption
 	if len(ours) > 0 {
 		if contested, wait := p.memory.contested(r.key, ours, p.now()); len(contested) > 0 {
-			p.Result.Fail(r.key, outcome.Failure{
-				Class: outcome.ClassContested, RetryAfter: wait,
-				Message: fmt.Sprintf("keeps being changed by another field manager: %s; stop one of the two", outcome.Describe(contested)),
-			})
+			p.giveUp(r, contested, wait)
 			return
 		}
 		options = append(options, client.ForceOwnership)
@@ -83,9 +101,44 @@ func (p *Pass) resolve(ctx context.Context, r request, conflicts []outcome.Confl
 	}
 	if len(ours) > 0 {
 		p.memory.record(r.key, ours, p.now())
-		p.Result.TakenBack = append(p.Result.TakenBack, outcome.TakenBack{Key: r.key, Conflicts: ours})
+		p.Result.TakenBack = append(p.Result.TakenBack, outcome.Disputed{Key: r.key, Conflicts: ours})
 	}
-	p.stored(r, answer)
+	p.stored(r, answer, theirs)
+}
+
+// giveUp leaves a contested child as it is for a while.
+func (p *Pass) giveUp(r request, conflicts []outcome.Conflict, wait time.Duration) {
+	c := contest{conflicts: conflicts, hash: r.hash, uid: r.uid, probed: p.now(), until: p.now().Add(wait)}
+	if r.live != nil {
+		c.rv = r.live.GetResourceVersion()
+	}
+	p.memory.contests[r.key] = c
+	p.failContested(r.key, conflicts, wait)
+}
+
+func (p *Pass) failContested(key outcome.Key, conflicts []outcome.Conflict, wait time.Duration) {
+	p.Result.Fail(key, outcome.Failure{
+		Class: outcome.ClassContested, RetryAfter: wait, Conflicts: conflicts,
+		Message: fmt.Sprintf("keeps being changed by another field manager: %s; stop one of the two", outcome.Describe(conflicts)),
+	})
+}
+
+// fought says that a fight over a child goes on as far as is known without asking the server: nothing has changed since
+// it was last looked at, or that was only just.
+func (p *Pass) fought(r *request) bool {
+	c, known := p.memory.contests[r.key]
+	if !known || r.live == nil || c.hash != r.hash || c.uid != r.live.GetUID() {
+		return false
+	}
+	wait := c.until.Sub(p.now())
+	if r.live.GetResourceVersion() != c.rv {
+		wait = min(wait, c.probed.Add(probePeriod).Sub(p.now()))
+	}
+	if wait <= 0 {
+		return false
+	}
+	p.failContested(r.key, c.conflicts, wait)
+	return true
 }
 
 // metadataPath splits the path of a label or an annotation of the object itself, whose key may hold dots.

@@ -81,12 +81,11 @@ func (p *Pass) Pending() bool {
 
 // identify reads live whose object has the name: the UID when it is the owner's, else a failure. Only metadata is read.
 func (p *Pass) identify(ctx context.Context, key outcome.Key) (types.UID, *outcome.Failure) {
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(key.WithVersion("v1")) // All kinds of children are read as v1.
-	err := p.live.Get(ctx, client.ObjectKey{Namespace: p.owner.Namespace, Name: key.Name}, object)
+	object, err := p.metadata(ctx, key)
 	switch {
 	case err != nil:
-		return "", &outcome.Failure{Class: Classify(err), Message: message(err), Err: err}
+		class := Classify(err)
+		return "", &outcome.Failure{Class: class, Message: message(err, class), Err: err}
 	case !object.DeletionTimestamp.IsZero():
 		return "", &outcome.Failure{Class: outcome.ClassDeleting, Message: "is being deleted; it is made anew when it is gone"}
 	case p.owns(object):
@@ -101,8 +100,20 @@ func (p *Pass) identify(ctx context.Context, key outcome.Key) (types.UID, *outco
 	if controller != nil {
 		whose = fmt.Sprintf("%s %s", controller.Kind, controller.Name)
 	}
+	remedy := "delete or rename it"
+	if key.Kind == "PersistentVolumeClaim" {
+		remedy = "it may hold somebody's data: give this " + p.owner.Kind.Kind + " another name"
+	}
 	return "", &outcome.Failure{Class: outcome.ClassForeign, Message: fmt.Sprintf(
-		"exists, is controlled by %s and is not part of this cluster: it is left alone; delete or rename it", whose)}
+		"exists, is controlled by %s and is not part of this cluster: it is left alone; %s", whose, remedy)}
+}
+
+// metadata reads the metadata of a child, with its managed fields, past the cache.
+func (p *Pass) metadata(ctx context.Context, key outcome.Key) (*metav1.PartialObjectMetadata, error) {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(key.WithVersion("v1")) // All kinds of children are read as v1.
+	err := p.live.Get(ctx, client.ObjectKey{Namespace: p.owner.Namespace, Name: key.Name}, object)
+	return object, err //nolint:wrapcheck // The caller classifies it.
 }
 
 // owns says that an object is the owner's: it controls it; or nobody does, and labels or an earlier apply of ours say so.

@@ -35,6 +35,8 @@ const (
 	ClassNoKind Class = "NoKind"
 	// ClassUnsupported: the server does not know a field.
 	ClassUnsupported Class = "Unsupported"
+	// ClassImmutable: the object exists with other values of fields that cannot be changed.
+	ClassImmutable Class = "Immutable"
 	// ClassInvalid: the server finds the object invalid.
 	ClassInvalid Class = "Invalid"
 	// ClassTransient: anything that may pass by itself.
@@ -50,11 +52,11 @@ func (c Class) Delay() time.Duration {
 		return time.Second
 	case ClassDeleting:
 		return 2 * time.Second
-	case ClassNoKind:
+	case ClassNoKind, ClassForeign: // The cache does not show when a foreign object goes.
 		return 5 * time.Second
-	case ClassForeign, ClassQuota, ClassForbidden, ClassContested:
+	case ClassQuota, ClassForbidden, ClassContested:
 		return 15 * time.Second
-	case ClassInvalid, ClassNamespaceTerminating:
+	case ClassInvalid, ClassImmutable, ClassNamespaceTerminating:
 		return time.Minute
 	case ClassUnsupported, ClassInternal:
 		return 5 * time.Minute

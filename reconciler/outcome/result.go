@@ -27,8 +27,13 @@ type Result struct {
 	Outcomes []ChildOutcome
 	// Failures of children; others were applied all the same.
 	Failures []Failure
-	// TakenBack are the fields that were taken back from other managers.
-	TakenBack []TakenBack
+	// TakenBack are the fields that were taken back from other managers; Untold those of earlier passes of which the
+	// status does not tell yet.
+	TakenBack, Untold []Disputed
+	// Yielded are the fields that are left to other managers, of all children that were reached and did not fail.
+	Yielded []Disputed
+	// Migrated are the children whose fields were taken over from field managers of earlier times.
+	Migrated []Migrated
 	// Gone says that the owner no longer exists, so that nothing was created.
 	Gone bool
 	// Calls is the number of writes sent to the API server.
@@ -55,14 +60,23 @@ type Failure struct {
 	Message string
 	// Err is nil when no call failed.
 	Err error
+	// Conflicts are the fields that are fought over, when Class is ClassContested.
+	Conflicts []Conflict
 	// RetryAfter is set when the class's own delay is not right.
 	RetryAfter time.Duration
 }
 
-// TakenBack are fields of one child that another manager had taken.
-type TakenBack struct {
+// Disputed are fields of one child that other managers set.
+type Disputed struct {
 	Key
 	Conflicts []Conflict
+}
+
+// Migrated is a child of which earlier field managers of the operator owned fields.
+type Migrated struct {
+	Key
+	// Managers are their names, sorted.
+	Managers []string
 }
 
 // Blocked says that what depends on earlier children must wait. A fight over a field of an existing child does not

@@ -40,6 +40,13 @@ func Configuration(
 		ac.WithPlan(v1alpha1ac.PlannedStep().
 			WithInstance(step.Instance).WithAction(step.Action).WithReason(step.Reason))
 	}
+	for i := range status.Conflicts {
+		c := &status.Conflicts[i]
+		entry := v1alpha1ac.FieldConflict().WithKind(c.Kind).WithName(c.Name).WithFieldPath(c.FieldPath).
+			WithManager(c.Manager).WithResolution(c.Resolution)
+		entry.Time = c.Time
+		ac.WithConflicts(entry)
+	}
 	if last := status.LastFailover; last != nil {
 		record := v1alpha1ac.FailoverRecord().WithFrom(last.From).WithTo(last.To)
 		setUnlessEmpty(&record.Cause, last.Cause)

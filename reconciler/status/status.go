@@ -42,6 +42,7 @@ func Compute(
 		LastFailover:       stored.LastFailover.DeepCopy(),
 		SystemID:           plan.SystemID,
 		Plan:               plan.Steps,
+		Conflicts:          conflicts(stored.Conflicts, plan, result, now),
 	}
 	status.Version, _ = s.DataVersion()
 	if primary, known := s.Primary(); known {
@@ -60,7 +61,7 @@ func Compute(
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
 	slices.SortFunc(status.Conditions, func(a, b metav1.Condition) int { return order(a.Type) - order(b.Type) })
-	return status, events(stored, &status, plan, result)
+	return status, events(s, &status, plan, result)
 }
 
 // instances lists the instances that exist or shall exist.
@@ -122,11 +123,12 @@ func storedReason(stored *v1alpha1.PostgresClusterStatus) string {
 	return ""
 }
 
-// events tell of changes of the Ready condition, of restarts and of fields that were taken back.
+// events tell of changes of the Ready condition, of restarts and of conflicts with other field managers.
 func events(
-	stored, status *v1alpha1.PostgresClusterStatus, plan decide.Plan, result *outcome.Result,
+	s *snapshot.Cluster, status *v1alpha1.PostgresClusterStatus, plan decide.Plan, result *outcome.Result,
 ) []Event {
 	var events []Event
+	stored := &s.Object.Status
 	before := meta.FindStatusCondition(stored.Conditions, v1alpha1.ConditionReady)
 	after := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	if before == nil || before.Reason != after.Reason || before.Status != after.Status {
@@ -149,14 +151,7 @@ func events(
 			Message: fmt.Sprintf("instance %s is restarted: %s", plan.Restart.Instance, plan.Restart.Reason),
 		})
 	}
-	for _, taken := range result.TakenBack {
-		events = append(events, Event{
-			Type: corev1.EventTypeWarning, Reason: "FieldTakenBack", Action: "Apply",
-			Message: fmt.Sprintf("%s %s was changed by another field manager and was set back: %s; change the "+
-				"PostgresCluster instead", taken.Kind, taken.Name, outcome.Describe(taken.Conflicts)),
-		})
-	}
-	return events
+	return append(events, conflictEvents(s.Object.Name, stored.Conflicts, status.Conflicts, result)...)
 }
 
 func restarted(instance string, result *outcome.Result) bool {

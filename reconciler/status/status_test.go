@@ -193,9 +193,27 @@ func TestCompute(t *testing.T) {
 			result: failed(outcome.ClassUnsupported, "StatefulSet", "apps", "field not declared in schema"),
 			reason: v1alpha1.ReasonUnsupportedByServer, others: "Stalled",
 		},
-		"a failed call": {
-			result: failed(outcome.ClassTransient, "Service", "", "dial tcp 10.0.0.1:443 from port 53211"),
+		"a call that nobody answered": {
+			result: failed(outcome.ClassTransient, "Service", "", ""),
 			reason: v1alpha1.ReasonApplyFailed, others: "Progressing", message: `Service "db": could not be applied; it is tried again`,
+		},
+		"a call that failed in the server": {
+			result: failed(outcome.ClassTransient, "Service", "", "provided range is full"),
+			reason: v1alpha1.ReasonApplyFailed, others: "Progressing",
+			message: `Service "db": could not be applied: provided range is full; it is tried again`,
+		},
+		"a field fought over": {
+			result: failed(outcome.ClassContested, "Service", "", "keeps being changed"),
+			reason: v1alpha1.ReasonContested, others: "Stalled", message: `Service "db": keeps being changed`,
+		},
+		"a field fought over while a replica is down": {
+			change: func(s *snapshot.Cluster) { notReady(s, 1) },
+			result: failed(outcome.ClassContested, "Service", "", "keeps being changed"),
+			reason: v1alpha1.ReasonHealing, others: "Progressing Degraded Stalled", message: "db-1",
+		},
+		"a StatefulSet of another program": {
+			result: failed(outcome.ClassImmutable, "StatefulSet", "apps", "spec.selector, spec.serviceName"),
+			reason: v1alpha1.ReasonNameConflict, others: "Stalled", message: "another spec.selector, spec.serviceName",
 		},
 		"a stale cache is no trouble": {
 			result: failed(outcome.ClassStale, "Service", "", "modified"),

@@ -15,7 +15,8 @@ import (
 	"github.com/acme/pg-operator/reconciler/snapshot"
 )
 
-// findTrouble finds the first thing that keeps the cluster from its spec, and whether somebody must act.
+// findTrouble finds the first thing that keeps the cluster from its spec, and whether somebody must act. Fields that are
+// fought over are none of it: they stand beside it, see findContest.
 func findTrouble(
 	s *snapshot.Cluster, plan decide.Plan, result *outcome.Result, now time.Time,
 ) (trouble decide.Block, stalled bool) {
@@ -23,6 +24,9 @@ func findTrouble(
 		return invalidSpec(s), true
 	}
 	for i := range result.Failures {
+		if result.Failures[i].Class == outcome.ClassContested {
+			continue
+		}
 		if block, stalled := failureTrouble(s, &result.Failures[i]); block.Reason != "" {
 			return block, stalled
 		}
@@ -44,6 +48,16 @@ func findTrouble(
 	return decide.Block{}, false
 }
 
+// findContest finds the first child of which a field is fought over. The cluster may be well all the same.
+func findContest(result *outcome.Result) decide.Block {
+	for i := range result.Failures {
+		if f := &result.Failures[i]; f.Class == outcome.ClassContested {
+			return decide.Block{Reason: v1alpha1.ReasonContested, Message: fmt.Sprintf("%s %q: %s", f.Kind, f.Name, f.Message)}
+		}
+	}
+	return decide.Block{}
+}
+
 // invalidSpec names paths and rules, never values.
 func invalidSpec(s *snapshot.Cluster) decide.Block {
 	lines := make([]string, 0, len(s.Invalid))
@@ -61,8 +75,10 @@ func failureTrouble(s *snapshot.Cluster, f *outcome.Failure) (block decide.Block
 	switch f.Class {
 	case outcome.ClassForeign:
 		return decide.Block{Reason: v1alpha1.ReasonNameConflict, Message: object + f.Message}, true
-	case outcome.ClassContested:
-		return decide.Block{Reason: v1alpha1.ReasonContested, Message: object + f.Message}, true
+	case outcome.ClassImmutable:
+		return decide.Block{Reason: v1alpha1.ReasonNameConflict, Message: fmt.Sprintf("%sexists with another %s, which cannot be "+
+			"changed: another program made it, so it is left as it is, with its pods and volumes; give this PostgresCluster "+
+			"another name and move the data by dump and restore", object, f.Message)}, true
 	case outcome.ClassQuota:
 		return decide.Block{Reason: v1alpha1.ReasonQuotaExceeded, Message: object + f.Message}, true
 	case outcome.ClassForbidden:
@@ -83,8 +99,11 @@ func failureTrouble(s *snapshot.Cluster, f *outcome.Failure) (block decide.Block
 	case outcome.ClassInvalid, outcome.ClassInternal:
 		return decide.Block{Reason: v1alpha1.ReasonApplyFailed, Message: object + f.Message}, true
 	case outcome.ClassTransient:
-		// The text of a failed call is not stable (ports, times): the log has it.
-		return decide.Block{Reason: v1alpha1.ReasonApplyFailed, Message: object + "could not be applied; it is tried again"}, false
+		message := object + "could not be applied; it is tried again"
+		if f.Message != "" {
+			message = object + "could not be applied: " + f.Message + "; it is tried again"
+		}
+		return decide.Block{Reason: v1alpha1.ReasonApplyFailed, Message: message}, false
 	default:
 		return decide.Block{}, false
 	}

@@ -21,6 +21,8 @@ type verdict struct {
 
 	reason  string
 	message string
+	// contest is a fight over a field: it keeps the cluster from being Ready, but hides no other reason.
+	contest decide.Block
 }
 
 // judge compares what is with what shall be. previous is the stored reason of Ready: it tells the first provisioning
@@ -32,7 +34,7 @@ func judge(
 	r := observeRollout(s, plan)
 	first := previous == "" || previous == v1alpha1.ReasonProvisioning || !r.data
 	trouble, stalled := findTrouble(s, plan, result, now)
-	progress := r.reason(previous, first)
+	contest, progress := findContest(result), r.reason(previous, first)
 	v.degraded = !first && !s.Deleting() && r.ready < min(r.wanted, r.members) && progress != v1alpha1.ReasonScaling
 	switch {
 	case s.Deleting():
@@ -46,9 +48,12 @@ func judge(
 		v.reason, v.message, v.stalled, v.progressing = trouble.Reason, trouble.Message, stalled, !stalled
 	case progress != "":
 		v.reason, v.message, v.progressing = progress, r.message(), true
+	case contest.Reason != "":
+		v.reason, v.message = contest.Reason, contest.Message
 	default:
 		v.reason, v.message, v.ready = v1alpha1.ReasonAllReplicasReady, r.counts(), true
 	}
+	v.contest = contest
 	return v
 }
 
@@ -63,12 +68,16 @@ func (v verdict) conditions() []metav1.Condition {
 	if v.paused {
 		paused = condition(v1alpha1.ConditionPaused, true, v1alpha1.ReasonPaused, "spec.paused is set")
 	}
+	stalled := trouble(v1alpha1.ConditionStalled, v.stalled)
+	if !v.stalled && v.contest.Reason != "" {
+		stalled = condition(v1alpha1.ConditionStalled, true, v.contest.Reason, v.contest.Message)
+	}
 	progressing := condition(v1alpha1.ConditionProgressing, v.progressing, v.reason, v.message)
 	return []metav1.Condition{
 		condition(v1alpha1.ConditionReady, v.ready, v.reason, v.message),
 		progressing,
 		trouble(v1alpha1.ConditionDegraded, v.degraded),
-		trouble(v1alpha1.ConditionStalled, v.stalled),
+		stalled,
 		paused,
 	}
 }

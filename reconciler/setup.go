@@ -125,7 +125,7 @@ func watch(mgr ctrl.Manager, c controller.Controller) error {
 		objects = append(objects, metadata(kind))
 	}
 	if err := c.Watch(source.Kind(mgr.GetCache(), client.Object(&v1alpha1.PostgresCluster{}),
-		&handler.EnqueueRequestForObject{})); err != nil {
+		&editedFirst{})); err != nil {
 		return fmt.Errorf("watch PostgresClusters: %w", err)
 	}
 	for _, object := range objects {

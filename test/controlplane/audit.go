@@ -3,8 +3,12 @@ package controlplane
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -30,29 +34,54 @@ func (p *ControlPlane) configureAudit(server *envtest.APIServer) error {
 	return nil
 }
 
+// audit is what was read of the log so far. A suite asks often, and its log grows long.
+type audit struct {
+	mu     sync.Mutex
+	offset int64
+	events []auditv1.Event
+}
+
+// read parses what came since the last time; a line that is still being written waits for the next.
+func (a *audit) read(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if _, err := file.Seek(a.offset, io.SeekStart); err != nil {
+		return err
+	}
+	for lines := bufio.NewReader(file); ; {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var event auditv1.Event
+		if err := json.Unmarshal(line, &event); err != nil {
+			return fmt.Errorf("audit log at %d: %w", a.offset, err)
+		}
+		a.offset += int64(len(line))
+		a.events = append(a.events, event)
+	}
+}
+
 // AuditEvents are the requests so far that keep accepts, in the order in which they ended. An event has the user, the
 // verb, the object, the answer's code and the request URI with its fieldManager; it has no bodies.
 func (p *ControlPlane) AuditEvents(t testing.TB, keep func(*auditv1.Event) bool) []auditv1.Event {
 	t.Helper()
-	file, err := os.Open(p.auditLog())
-	if err != nil {
+	p.audit.mu.Lock()
+	defer p.audit.mu.Unlock()
+	if err := p.audit.read(p.auditLog()); err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
 	var events []auditv1.Event
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var event auditv1.Event
-		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-			continue // The last line while it is being written.
+	for i := range p.audit.events {
+		if keep(&p.audit.events[i]) {
+			events = append(events, p.audit.events[i])
 		}
-		if keep(&event) {
-			events = append(events, event)
-		}
-	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
 	}
 	return events
 }

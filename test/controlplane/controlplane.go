@@ -75,6 +75,7 @@ type ControlPlane struct {
 	dir         string
 	watchdog    *watchdog
 	certManager *process
+	audit       audit
 }
 
 // startTimeout is ample for a kube-apiserver on a busy machine with two cores.

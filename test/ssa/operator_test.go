@@ -73,8 +73,16 @@ func startOperator(t testing.TB, namespace string) *operator {
 	return startOperatorWith(t, namespace, func(*rest.Config, *ctrl.Options) {})
 }
 
-// startOperatorWith runs the reconciler with another connection or other options.
+// startOperatorWith runs the reconciler with another connection or other options of its manager.
 func startOperatorWith(t testing.TB, namespace string, change func(*rest.Config, *ctrl.Options)) *operator {
+	t.Helper()
+	return startOperatorAs(t, namespace, operatorOptions(), change)
+}
+
+// startOperatorAs runs the reconciler with options of its own, too.
+func startOperatorAs(
+	t testing.TB, namespace string, options reconciler.Options, change func(*rest.Config, *ctrl.Options),
+) *operator {
 	t.Helper()
 	for _, prepare := range []func() error{rights, storageClasses} {
 		if err := prepare(); err != nil {
@@ -93,7 +101,6 @@ func startOperatorWith(t testing.TB, namespace string, change func(*rest.Config,
 		Controller: config.Controller{SkipNameValidation: &skip},
 	}
 	managerOptions.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}}
-	options := operatorOptions()
 	change(restConfig, &managerOptions)
 	mgr, err := ctrl.NewManager(restConfig, managerOptions)
 	if err != nil {

@@ -93,13 +93,14 @@ func (w *World) turn(ctx context.Context) {
 		return
 	}
 	w.volumes(ctx)
+	pods := w.pods(ctx)
 	for i := range sets.Items {
 		set := &sets.Items[i]
 		if set.DeletionTimestamp != nil {
-			w.orphan(ctx, set)
+			w.orphan(ctx, set, pods)
 			continue
 		}
-		w.statefulSet(ctx, set)
+		w.statefulSet(ctx, set, pods)
 	}
 }
 
@@ -128,8 +129,8 @@ func (w *World) volumes(ctx context.Context) {
 }
 
 // orphan takes a StatefulSet's pods out of its hands, as the garbage collector does before it lets it go.
-func (w *World) orphan(ctx context.Context, set *appsv1.StatefulSet) {
-	for _, pod := range w.pods(ctx, set.Namespace) {
+func (w *World) orphan(ctx context.Context, set *appsv1.StatefulSet, pods []corev1.Pod) {
+	for _, pod := range pods {
 		if !metav1.IsControlledBy(&pod, set) {
 			continue
 		}
@@ -142,15 +143,14 @@ func (w *World) orphan(ctx context.Context, set *appsv1.StatefulSet) {
 	_ = w.client.Update(ctx, set)
 }
 
-func (w *World) pods(ctx context.Context, namespace string) []corev1.Pod {
+func (w *World) pods(ctx context.Context) []corev1.Pod {
 	list := &corev1.PodList{}
-	_ = w.client.List(ctx, list, client.InNamespace(namespace))
+	_ = w.client.List(ctx, list, client.InNamespace(w.namespace))
 	return list.Items
 }
 
-func (w *World) statefulSet(ctx context.Context, set *appsv1.StatefulSet) {
+func (w *World) statefulSet(ctx context.Context, set *appsv1.StatefulSet, pods []corev1.Pod) {
 	names := naming.Cluster(set.Name)
-	pods := w.pods(ctx, set.Namespace)
 	ready := int32(0)
 	for ordinal := range *set.Spec.Replicas {
 		name := names.Instance(ordinal)

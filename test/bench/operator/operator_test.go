@@ -5,13 +5,8 @@ package operator
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -55,8 +50,8 @@ func BenchmarkHundredClusters(b *testing.B) {
 	if err = plane.Client.Create(b.Context(), namespace); err != nil {
 		b.Fatal(err)
 	}
-	process := startOperator(b, plane)
-	figures.Value("operator, resident memory without clusters", rss(b, process, "VmRSS"), "MiB")
+	process := start(b, plane, build(b, plane))
+	figures.Value("operator, resident memory without clusters", process.rss(b, "VmRSS"), "MiB")
 
 	started := time.Now()
 	for i := range clusters {
@@ -79,49 +74,9 @@ func BenchmarkHundredClusters(b *testing.B) {
 	}
 	figures.Value(fmt.Sprintf("operator, %d clusters created to all StatefulSets applied", clusters), time.Since(started).Seconds(), "s")
 	quiet(b, plane)
-	figures.Value(fmt.Sprintf("operator, resident memory at %d clusters", clusters), rss(b, process, "VmRSS"), "MiB")
-	figures.Value(fmt.Sprintf("operator, highest resident memory at %d clusters", clusters), rss(b, process, "VmHWM"), "MiB")
+	figures.Value(fmt.Sprintf("operator, resident memory at %d clusters", clusters), process.rss(b, "VmRSS"), "MiB")
+	figures.Value(fmt.Sprintf("operator, highest resident memory at %d clusters", clusters), process.rss(b, "VmHWM"), "MiB")
 	report(b, plane)
-}
-
-// startOperator builds and starts the operator, and ends it with the benchmark.
-func startOperator(b *testing.B, plane *controlplane.ControlPlane) int {
-	b.Helper()
-	binary := filepath.Join(b.TempDir(), "pg-operator")
-	build := exec.CommandContext(b.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", binary, ".")
-	build.Dir = plane.Repository
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		b.Fatalf("%v: %s", err, out)
-	}
-	log, err := os.Create(filepath.Join(b.TempDir(), "operator.log"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	operator := exec.Command(binary, "manager", "--kubeconfig="+plane.Kubeconfig, "--webhooks=false", "--leader-elect=false",
-		"--operator-image=registry.local/pg-operator:bench", "--metrics-bind-address=0", "--health-probe-bind-address=0")
-	operator.Stdout, operator.Stderr = log, log
-	operator.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err = operator.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		_ = operator.Process.Signal(syscall.SIGTERM) // it may have ended by itself, which Wait tells
-		if ended := operator.Wait(); ended != nil {
-			text, _ := os.ReadFile(log.Name())
-			b.Errorf("operator: %v\n%s", ended, text[max(0, len(text)-4096):])
-		}
-	})
-	_, err = localcluster.Wait(b.Context(), time.Minute, "the operator watches PostgresClusters", func(context.Context) (bool, string) {
-		text, _ := os.ReadFile(log.Name())
-		return slices.ContainsFunc(requests(b, plane), func(event auditv1.Event) bool {
-			return event.Verb == "watch" && event.ObjectRef != nil && event.ObjectRef.Resource == "postgresclusters"
-		}) || strings.Contains(string(text), "Starting workers"), string(text)
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return operator.Process.Pid
 }
 
 // requests of the operator so far, by its user agent: it runs as the administrator here.
@@ -167,26 +122,4 @@ func report(b *testing.B, plane *controlplane.ControlPlane) {
 	for _, name := range names {
 		figures.Value("  "+name, float64(counts[name])/clusters, "per cluster")
 	}
-}
-
-// rss reads a line of /proc/PID/status, in MiB.
-func rss(b *testing.B, process int, field string) float64 {
-	b.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", process))
-	if err != nil {
-		b.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		value, found := strings.CutPrefix(line, field+":")
-		if !found {
-			continue
-		}
-		kib, err := strconv.ParseFloat(strings.Fields(value)[0], 64)
-		if err != nil {
-			b.Fatal(err)
-		}
-		return kib / 1024
-	}
-	b.Fatalf("no %s in /proc/%d/status", field, process)
-	return 0
 }

@@ -130,12 +130,15 @@ type PostgresClusterSpec struct {
 	Parameters map[string]string `json:"parameters,omitempty"`
 
 	// hba are lines of pg_hba.conf for your own roles, such as "hostssl all reports 10.0.0.0/8 scram-sha-256".
-	// They stand behind the operator's own lines and before the one that lets everybody in with TLS and a password.
+	// They stand behind the operator's own lines and before the one that lets everybody but the superuser in with TLS and
+	// a password. The superuser is let in only by a line that names it.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=1024
+	// +kubebuilder:validation:items:XValidation:rule="!self.contains('\\n') && !self.contains('\\r')",message="must be one line: write one list item for each line of pg_hba.conf"
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[ \\t]*hostssl[ \\t]')",message="must begin with hostssl, because all connections have TLS: write hostssl instead of host or hostgssenc; local and hostnossl lines are not accepted"
 	HBA []string `json:"hba,omitempty"`
 
 	// affinity steers the scheduling of the instances.

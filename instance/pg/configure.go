@@ -37,7 +37,7 @@ func (s Server) Configure(ctx context.Context, c Configuration) (refused []strin
 	}
 	data := s.Volume.PGData()
 	for name, content := range map[string]string{
-		"pg_hba.conf":   postgres.RenderHBA(c.HBA),
+		HBAFile:         postgres.RenderHBA(c.HBA),
 		"pg_ident.conf": postgres.RenderIdent(osUser),
 		autoConf:        "# Settings are changed in the PostgresCluster's spec.parameters.\n",
 	} {

@@ -52,6 +52,8 @@ func TestAgents(t *testing.T) {
 		{"settings of roles and databases", s.pinned},
 		{"order to restart", s.order},
 		{"settings that keep it from starting", s.badSettings},
+		{"client authentication", s.hba},
+		{"client authentication that PostgreSQL refuses", s.badHBA},
 		{"password follows its Secret", s.password},
 		{"certificate renewed", s.renewal},
 		{"postmaster killed", s.killed},
@@ -105,7 +107,7 @@ func (s *story) bootstrap(t *testing.T) {
 			t.Errorf("%s: %q, want %q", query, got, want)
 		}
 	}
-	if log := s.a.output.String(); strings.Contains(log, password) || strings.Contains(log, "super secret") {
+	if log := s.a.output.String(); strings.Contains(log, password) || strings.Contains(log, superPassword) {
 		t.Error("a password is in the log")
 	}
 }
@@ -118,6 +120,7 @@ func (s *story) authentication(t *testing.T) {
 		"wrong password":               s.a.login(naming.UserApp, "wrong", "verify-full"),
 		"no TLS":                       s.a.login(naming.UserApp, password, "disable"),
 		"replication role by password": s.a.login(naming.UserReplication, password, "verify-full"),
+		"superuser over the network":   s.a.login(naming.UserSuperuser, superPassword, "verify-full"),
 	} {
 		if attempt == nil {
 			t.Errorf("%s: let in", name)
@@ -394,9 +397,9 @@ func (s *story) wiped(t *testing.T) {
 	}
 	// Half a clone that a crash left behind is no data.
 	put(t, s.b.pgdata()+".new/PG_VERSION", []byte(s.major))
-	s.b.start()
+	incarnation := s.b.start()
 	s.await(t, 20*time.Second, "the replica streams again", func() bool {
-		return s.running(s.b.name, replicaRole) && s.pods[s.b.name].report.Incarnation == "start2"
+		return s.running(s.b.name, replicaRole) && s.pods[s.b.name].report.Incarnation == incarnation
 	})
 	s.replicates(t, "wiped")
 }
@@ -417,9 +420,9 @@ func (s *story) behind(t *testing.T) {
 		s.a.mustSQL("postgres", "CHECKPOINT")
 		return s.a.mustSQL("postgres", removed) == "t"
 	})
-	s.b.start()
+	incarnation := s.b.start()
 	s.await(t, 30*time.Second, "the replica streams again", func() bool {
-		return s.running(s.b.name, replicaRole) && s.pods[s.b.name].report.Incarnation == "start3"
+		return s.running(s.b.name, replicaRole) && s.pods[s.b.name].report.Incarnation == incarnation
 	})
 	if log := s.b.output.String(); !strings.Contains(log, "clones from orders-db-0: the primary no longer has the log") {
 		t.Error("the log does not say why it was cloned again")

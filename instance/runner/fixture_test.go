@@ -39,6 +39,8 @@ const (
 	cluster   = naming.Cluster("orders-db")
 	namespace = "shop"
 	password  = "correct horse"
+	// superPassword is the superuser's.
+	superPassword = "super secret"
 )
 
 // asOrdinaryUser runs the calling test again as a user that PostgreSQL accepts, if the present one is root.
@@ -189,7 +191,7 @@ func newHost(t *testing.T, w *world, a *authority, ordinal int32) *host {
 	a.issue(t, h.path("server"), h.name, cluster.InstanceHost(h.name, namespace))
 	a.issue(t, h.path("client"), naming.UserReplication)
 	put(t, h.path("app", "password"), []byte(password))
-	put(t, h.path("superuser", "password"), []byte("super secret"))
+	put(t, h.path("superuser", "password"), []byte(superPassword))
 	h.port = freePort(t)
 	t.Cleanup(func() {
 		h.halt()
@@ -351,10 +353,10 @@ func (h *host) get(url, certificates string) (int, string, error) {
 
 // config is what the operator would render.
 func config(major string, members int32, user map[string]string) contract.Config {
-	settings := postgres.Settings(major, user)
+	settings, hba := postgres.Settings(major, user), postgres.HBA(major, nil)
 	c := contract.Config{
 		Cluster: string(cluster), Namespace: namespace, Version: major, LeaseDurationSeconds: 3,
-		Parameters: settings, HBA: postgres.HBA(), SettingsHash: postgres.SettingsHash(settings, postgres.HBA()),
+		Parameters: settings, HBA: hba, SettingsHash: postgres.SettingsHash(settings, hba),
 	}
 	for ordinal := range members {
 		c.Members = append(c.Members, cluster.Instance(ordinal))

@@ -28,11 +28,12 @@ type memory struct {
 	Ahead string `json:"ahead,omitempty"`
 	// Good are settings that PostgreSQL started with.
 	Good *goodSettings `json:"good,omitempty"`
+	// HBA are the lines of pg_hba.conf that PostgreSQL last took.
+	HBA []string `json:"hba,omitempty"`
 }
 
 type goodSettings struct {
 	Parameters map[string]string `json:"parameters"`
-	HBA        []string          `json:"hba"`
 	Hash       string            `json:"hash"`
 }
 

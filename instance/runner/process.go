@@ -263,6 +263,12 @@ func (r *Runner) accepted(ctx context.Context) {
 		r.facts.Failed = agent.Failure{}
 	}
 	r.settingsGood()
+	if len(r.settings.refusedHBA) == 0 {
+		r.hbaTaken(r.settings.hba)
+	} else {
+		// A running server can say which line is wrong.
+		r.settings.applied = application{}
+	}
 	go r.readInForce(context.WithoutCancel(ctx), r.process)
 }
 

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/postgres"
 )
 
 func TestNextOrder(t *testing.T) {
@@ -129,6 +131,36 @@ func TestSettingsFailed(t *testing.T) {
 			r.facts.Config.SettingsHash = "newer"
 			if _, hash := r.configuration(r.upstreamEndpoint()); hash != "newer" || len(r.settings.errors()) > 0 {
 				t.Errorf("new settings are not tried: %q, %q", hash, r.settings.errors())
+			}
+		})
+	}
+}
+
+// TestRefusedHBA starts with lines of pg_hba.conf that PostgreSQL does not start with.
+func TestRefusedHBA(t *testing.T) {
+	good := []string{"good"}
+	for name, tc := range map[string]struct{ known, want []string }{
+		"others are good":          {good, good},
+		"nothing known to be good": {nil, postgres.ClosedHBA()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := New(Options{Instance: "db-0"}, nil, logr.Discard())
+			r.facts.Config = &contract.Config{Version: "17", SettingsHash: "new", HBA: []string{"bad"}}
+			r.memory.HBA, r.memory.Good = tc.known, &goodSettings{Hash: "new"}
+			c, _ := r.configuration(r.upstreamEndpoint())
+			if !slices.Equal(c.HBA, r.facts.Config.HBA) {
+				t.Fatalf("first %q", c.HBA)
+			}
+			if !r.settingsFailed("could not load /data/pg_hba.conf") || len(r.settings.errors()) != 1 {
+				t.Fatalf("nothing else to try, or nothing blamed: %q", r.settings.errors())
+			}
+			c, inForce := r.configuration(r.upstreamEndpoint())
+			if !slices.Equal(c.HBA, tc.want) || inForce != "new" {
+				t.Errorf("then %q, settings %q", c.HBA, inForce)
+			}
+			r.facts.Config = &contract.Config{Version: "17", SettingsHash: "newer", HBA: []string{"better"}}
+			if c, _ = r.configuration(r.upstreamEndpoint()); c.HBA[0] != "better" || len(r.settings.errors()) > 0 {
+				t.Errorf("new lines are not tried: %q, %q", c.HBA, r.settings.errors())
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/acme/pg-operator/instance/agent"
 	"github.com/acme/pg-operator/instance/contract"
@@ -32,6 +33,8 @@ type settings struct {
 	// refused were left out of the files, rejected PostgreSQL did not take; failure is why it did not start.
 	refused, rejected []string
 	failure           string
+	// hba are the lines of pg_hba.conf that PostgreSQL was started with; refusedHBA says why those are not the operator's.
+	hba, refusedHBA []string
 	// pending wait for a restart.
 	pending []string
 	// serial and keys of the certificates that were last read.
@@ -48,7 +51,7 @@ const (
 )
 
 func (s settings) errors() []string {
-	all := slices.Concat(s.refused, s.rejected)
+	all := slices.Concat(s.refused, s.rejected, s.refusedHBA)
 	if s.failure != "" {
 		all = append(all, s.failure)
 	}
@@ -104,8 +107,12 @@ func (r *Runner) configuration(upstream agent.Endpoint) (c pg.Configuration, inF
 	config := r.facts.Config
 	if r.settings.tried != config.SettingsHash {
 		r.settings.try, r.settings.tried, r.settings.failure = tryWanted, config.SettingsHash, ""
+		r.settings.refusedHBA = nil
 	}
 	c, inForce = r.candidate(config)
+	if c.HBA = config.HBA; len(r.settings.refusedHBA) > 0 {
+		c.HBA = r.goodHBA()
+	}
 	if upstream.Instance != "" {
 		u := r.upstream(upstream)
 		c.Upstream = &u
@@ -117,11 +124,28 @@ func (r *Runner) candidate(config *contract.Config) (pg.Configuration, string) {
 	good := r.memory.Good
 	switch {
 	case r.settings.try == tryGood && good != nil:
-		return pg.Configuration{Parameters: good.Parameters, HBA: good.HBA}, good.Hash
+		return pg.Configuration{Parameters: good.Parameters}, good.Hash
 	case r.settings.try != tryWanted:
-		return pg.Configuration{Parameters: postgres.Settings(config.Version, nil), HBA: config.HBA}, ""
+		return pg.Configuration{Parameters: postgres.Settings(config.Version, nil)}, ""
 	}
-	return pg.Configuration{Parameters: config.Parameters, HBA: config.HBA}, config.SettingsHash
+	return pg.Configuration{Parameters: config.Parameters}, config.SettingsHash
+}
+
+// goodHBA are lines of pg_hba.conf that PostgreSQL takes: those it last did, or none of the user's. Then nobody gets in
+// but the agents, because whom the user's lines were to keep out is not known. The caller holds mu.
+func (r *Runner) goodHBA() []string {
+	if r.memory.HBA != nil {
+		return r.memory.HBA
+	}
+	return postgres.ClosedHBA()
+}
+
+// hbaTaken notes that PostgreSQL took the operator's lines of pg_hba.conf. The caller holds mu.
+func (r *Runner) hbaTaken(lines []string) {
+	if !slices.Equal(r.memory.HBA, lines) {
+		r.memory.HBA = slices.Clone(lines)
+		r.remember()
+	}
 }
 
 // settingsGood notes that PostgreSQL started with its settings. The caller holds mu.
@@ -131,13 +155,17 @@ func (r *Runner) settingsGood() {
 		r.memory.Good != nil && r.memory.Good.Hash == config.SettingsHash {
 		return
 	}
-	r.memory.Good = &goodSettings{Parameters: config.Parameters, HBA: config.HBA, Hash: config.SettingsHash}
+	r.memory.Good = &goodSettings{Parameters: config.Parameters, Hash: config.SettingsHash}
 	r.remember()
 }
 
 // settingsFailed chooses other settings after PostgreSQL did not start, if those it had are not known to be good. It
 // tells whether there is something else to try. The caller holds mu.
 func (r *Runner) settingsFailed(ending string) bool {
+	if strings.Contains(ending, pg.HBAFile) && len(r.settings.refusedHBA) == 0 {
+		r.settings.refusedHBA = []string{"PostgreSQL did not start with the lines of spec.hba: " + ending}
+		return true
+	}
 	good := r.memory.Good
 	if r.settings.try == tryDefaults || good != nil && good.Hash == r.settings.inForce {
 		// Something else keeps it from starting: the spec's settings are not to blame, and are the next to be tried.

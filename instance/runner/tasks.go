@@ -133,6 +133,7 @@ func (r *Runner) start(ctx context.Context, replica bool) error {
 	}
 	r.mu.Lock()
 	r.settings.applied, r.settings.inForce, r.settings.refused = wanted, inForce, refused
+	r.settings.hba = configuration.HBA
 	r.starts.at = time.Time{}
 	r.mu.Unlock()
 	r.launch(ctx, process, replica, ending)
@@ -178,6 +179,7 @@ func (r *Runner) configure(ctx context.Context) error {
 	r.mu.Lock()
 	wanted, process := r.wanted(), r.process
 	configuration, inForce := r.configuration(wanted.upstream)
+	lines, fallback := r.facts.Config.HBA, r.goodHBA()
 	r.mu.Unlock()
 	if process == nil {
 		return nil
@@ -188,12 +190,19 @@ func (r *Runner) configure(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
+	refusedHBA, err := r.server().TryHBA(ctx, lines, fallback)
+	if err != nil {
+		return err
+	}
 	result, err := process.ReloadAndCheck(ctx)
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.settings.refusedHBA = refusedHBA; len(refusedHBA) == 0 {
+		r.hbaTaken(lines)
+	}
 	r.settings.applied, r.settings.inForce, r.settings.refused = wanted, inForce, refused
 	r.settings.pending, r.settings.rejected = result.PendingRestart, result.Refused
 	return nil

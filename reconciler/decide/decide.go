@@ -166,7 +166,7 @@ func (p *Plan) replicas(s *snapshot.Cluster) {
 
 func (p *Plan) settings(s *snapshot.Cluster) {
 	p.Parameters = postgres.Settings(p.Version, maps.Clone(s.Object.Spec.Parameters))
-	p.HBA = postgres.HBA()
+	p.HBA = postgres.HBA(p.Version, s.Object.Spec.HBA)
 	p.SettingsHash = postgres.SettingsHash(p.Parameters, p.HBA)
 }
 

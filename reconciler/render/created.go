@@ -41,7 +41,7 @@ func AppSecret(s *snapshot.Cluster, password string) *corev1.Secret {
 	})
 }
 
-// SuperuserSecret holds the superuser's password.
+// SuperuserSecret holds the superuser's password. It is of use only where a line of spec.hba names the superuser.
 func SuperuserSecret(s *snapshot.Cluster, password string) *corev1.Secret {
 	return secret(s, names(s).SecretSuperuser(), corev1.SecretTypeBasicAuth, map[string]string{
 		corev1.BasicAuthUsernameKey: naming.UserSuperuser,

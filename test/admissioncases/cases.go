@@ -180,6 +180,43 @@ var All = map[string]Case{
 		Refused: []string{"spec.parameters[port]"}, NotInSchema: true,
 	},
 
+	"hba": {New: `{replicas: 3, version: "16", hba: [
+		"hostssl all reports,+readers 10.0.0.0/8 scram-sha-256", "hostssl app \"Miller\" .example.com cert",
+		"hostssl sameuser /^tenant_\\d+$ fd00::/8 scram-sha-256 clientcert=verify-ca", "hostssl all all all reject"]}`},
+	"hba without TLS": {
+		New:     `{hba: ["host all all all scram-sha-256", "local all all peer", "hostssl all all all scram-sha-256", "# all"]}`,
+		Refused: []string{"spec.hba[0]", "spec.hba[1]", "spec.hba[3]"}, Says: "write hostssl instead of host or hostgssenc",
+	},
+	"hba of two lines": {
+		New:     `{hba: ["hostssl all a all reject\nhostssl all b all reject"]}`,
+		Refused: []string{"spec.hba[0]"}, Says: "must be one line",
+	},
+	"hba empty": {New: `{hba: [""]}`, Refused: []string{"spec.hba[0]"}},
+	"hba wrong": {
+		New: `{hba: ["hostssl all", "hostssl all a 10.0.0.0/33 reject", "hostssl all a all trust", "hostssl all a all scram",
+			"hostssl replication a all cert", "hostssl all pgoperator_replication all cert", "hostssl all @users all cert",
+			"hostssl all a all ldap ldapserver=x ldapbindpasswd=hunter2", "hostssl all a all cert \\"]}`,
+		Refused: []string{
+			"spec.hba[0]", "spec.hba[1]", "spec.hba[2]", "spec.hba[3]", "spec.hba[4]", "spec.hba[5]", "spec.hba[6]", "spec.hba[7]",
+			"spec.hba[8]",
+		}, Says: "accepted are scram-sha-256 (a password), cert (a client certificate) and reject", NotInSchema: true,
+	},
+	"hba with an expression before 16": {
+		New:     `{version: "15", hba: ["hostssl all /^a all reject"]}`,
+		Refused: []string{"spec.hba[0]"}, Says: "came with PostgreSQL 16", NotInSchema: true,
+	},
+	"hba that opens the superuser": {
+		New: `{replicas: 3, hba: ["hostssl all postgres 10.0.0.0/8 cert"]}`, Warns: "spec.hba[0]: lets the superuser postgres in",
+	},
+	"hba with a line that is never used": {
+		New:   `{replicas: 3, hba: ["hostssl all all 10.0.0.0/8 reject", "hostssl app a 10.1.0.0/16 cert"]}`,
+		Warns: "spec.hba[1]: is never used, because line 0 of the list",
+	},
+	"hba changed beside an old wrong one": {
+		Old: `{hba: ["hostssl all a all cert"]}`, New: `{hba: ["hostssl all a all cert", "host all a all cert"]}`,
+		Refused: []string{"spec.hba[1]"}, Says: "must begin with hostssl",
+	},
+
 	"node selector": {New: `{replicas: 3, nodeSelector: {disk: ssd}}`},
 	"node selector on one host": {
 		New: `{replicas: 3, nodeSelector: {kubernetes.io/hostname: n1}}`, Warns: "spec.nodeSelector",

@@ -126,8 +126,10 @@ func checkClosed(d *database) {
 	wantRefused(d, "a wrong password", wrong, "28P01")
 
 	super := d.config(service)
-	super.User, super.Database = naming.UserSuperuser, "postgres"
-	wantRefused(d, "the superuser over the network", super, "28000", "28P01")
+	secret := &corev1.Secret{}
+	d.get(d.SecretSuperuser(), secret)
+	super.User, super.Password, super.Database = naming.UserSuperuser, string(secret.Data[corev1.BasicAuthPasswordKey]), "postgres"
+	wantRefused(d, "the superuser over the network", super, "28000")
 
 	untrusted := d.config(service)
 	untrusted.TLSConfig = &tls.Config{ServerName: untrusted.Host, MinVersion: tls.VersionTLS12}

@@ -59,6 +59,7 @@ var specRules = []rule{
 func check(old, s *spec) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validateParameters(old, s, path.Child("parameters"))
+	errs = append(errs, validateHBA(old, s, path.Child("hba"))...)
 	for _, r := range specRules {
 		if old != nil && equality.Semantic.DeepEqual(r.inputs(old), r.inputs(s)) {
 			continue

@@ -42,7 +42,7 @@ func warningsOf(s *spec) []string {
 			warnings = append(warnings, w)
 		}
 	}
-	return warnings
+	return append(warnings, warnHBA(s)...)
 }
 
 // warnName tells of a Service that another cluster would want: the headless one has the cluster's own name.

@@ -33,7 +33,8 @@ type PostgresClusterSpecApplyConfiguration struct {
 	// parameters are settings of postgresql.conf, as text.
 	Parameters map[string]string `json:"parameters,omitempty"`
 	// hba are lines of pg_hba.conf for your own roles, such as "hostssl all reports 10.0.0.0/8 scram-sha-256".
-	// They stand behind the operator's own lines and before the one that lets everybody in with TLS and a password.
+	// They stand behind the operator's own lines and before the one that lets everybody but the superuser in with TLS and
+	// a password. The superuser is let in only by a line that names it.
 	HBA []string `json:"hba,omitempty"`
 	// affinity steers the scheduling of the instances.
 	// Unless podAntiAffinity is set here, instances prefer different nodes.

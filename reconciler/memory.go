@@ -2,6 +2,7 @@ package reconciler
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/acme/pg-operator/apis/v1alpha1"
 	"github.com/acme/pg-operator/reconciler/apply"
 	"github.com/acme/pg-operator/reconciler/outcome"
+	"github.com/acme/pg-operator/reconciler/snapshot"
 	"github.com/acme/pg-operator/reconciler/status"
 )
 
@@ -38,6 +40,9 @@ type memory struct {
 	storedAt time.Time
 	// untold are the fields taken back of which the stored status does not tell yet.
 	untold []outcome.Disputed
+	// removed is the pod that was deleted last, and when.
+	removed   types.UID
+	removedAt time.Time
 }
 
 func (r *Reconciler) remember(name types.NamespacedName, cluster *v1alpha1.PostgresCluster) *memory {
@@ -83,6 +88,14 @@ func (m *memory) quiet(fingerprint uint64, now time.Time) (wait time.Duration, q
 
 func (m *memory) rest(fingerprint uint64, until time.Time) {
 	m.fingerprint, m.until = fingerprint, until
+}
+
+// behind says that the cache does not show yet that a pod was deleted: what it shows of the cluster is not so any more.
+func (m *memory) behind(s *snapshot.Cluster, now time.Time) bool {
+	return m.removed != "" && now.Sub(m.removedAt) < apply.CacheLag &&
+		slices.ContainsFunc(s.Instances, func(i snapshot.Instance) bool {
+			return i.Pod != nil && i.Pod.UID == m.removed && !i.Terminating()
+		})
 }
 
 // newestStatus puts the status that was written last in the place of an older one from the cache.
@@ -136,11 +149,13 @@ const (
 func (r *Reconciler) storeStatus(
 	ctx context.Context, cluster *v1alpha1.PostgresCluster, computed v1alpha1.PostgresClusterStatus, m *memory,
 ) (stored, error) {
-	if equality.Semantic.DeepEqual(cluster.Status, computed) {
+	live := cluster.Status
+	live.Conditions = status.Own(live.Conditions)
+	if equality.Semantic.DeepEqual(live, computed) {
 		m.untold = nil
 		return storedSame, nil
 	}
-	if m.stored != nil && r.now().Sub(m.storedAt) < detailPeriod && detailsOnly(&cluster.Status, &computed) {
+	if m.stored != nil && r.now().Sub(m.storedAt) < detailPeriod && detailsOnly(&live, &computed) {
 		return storedLater, nil
 	}
 	configuration := status.Configuration(cluster, &computed)

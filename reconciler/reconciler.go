@@ -71,7 +71,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{RequeueAfter: time.Second}, err // The event that brings the cache up is on the way.
 		}
 	}
+	if m.behind(s, now) {
+		return ctrl.Result{RequeueAfter: time.Second}, nil
+	}
 	plan := decide.Next(s, r.options.decide(), now)
+	if plan.TemplateHash, err = render.TemplateHash(s, plan, r.options.render()); err != nil {
+		return ctrl.Result{}, fmt.Errorf("rendering: %w", err)
+	}
 	pass := r.applier.Begin(r.owner(s.Object))
 	if err := r.apply(ctx, s, plan, pass); err != nil {
 		pass.Result.Fail(outcome.Key{GroupKind: v1alpha1.PostgresClusterKind.GroupKind(), Name: s.Object.Name},

@@ -51,6 +51,8 @@ const (
 	ReasonStorageClassMissing = "StorageClassMissing"
 	// ReasonVolumeNotBound says that a volume could not be provisioned.
 	ReasonVolumeNotBound = "VolumeNotBound"
+	// ReasonVolumeLost says that an instance's volume is gone, or is being deleted under it.
+	ReasonVolumeLost = "VolumeLost"
 	// ReasonResizeRefused says that the StorageClass cannot grow volumes.
 	ReasonResizeRefused = "ResizeRefused"
 	// ReasonUnschedulable says that no node takes a pod.

@@ -36,8 +36,10 @@ type PostgresCluster struct {
 	// +optional
 	// +default={}
 	Spec PostgresClusterSpec `json:"spec,omitempty,omitzero"`
-	// status is what was last seen.
+	// status is what was last seen. Before the operator has seen anything it is of no generation, so that nobody takes a
+	// new cluster for one that is as it shall be.
 	// +optional
+	// +default={"observedGeneration":-1}
 	Status PostgresClusterStatus `json:"status,omitempty"`
 }
 

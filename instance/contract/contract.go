@@ -140,6 +140,8 @@ type Report struct {
 	SettingsHash string `json:"settingsHash,omitempty"`
 	// SettingsError says which setting PostgreSQL refused, and why.
 	SettingsError string `json:"settingsError,omitempty"`
+	// SettingsRefused is the hash of the settings that SettingsError is about.
+	SettingsRefused string `json:"settingsRefused,omitempty"`
 	// PendingRestart names the settings that wait for a restart.
 	PendingRestart []string `json:"pendingRestart,omitempty"`
 	// CertificateSerial is the serial number of the server certificate in force.

@@ -10,13 +10,18 @@ import (
 // report says what the instance is doing. The caller holds mu.
 func (r *Runner) report(d agent.Decision) contract.Report {
 	f := r.facts
+	refused := ""
+	if len(r.settings.errors()) > 0 {
+		refused = r.settings.tried
+	}
 	return contract.Report{
 		Incarnation: f.Incarnation, Role: d.Role, State: d.State, Message: d.Message, Term: f.Lease.Term,
 		LeaseMissing: f.LeaseMissing,
 		SystemID:     f.Data.SystemID, Timeline: int64(f.KnownTimeline()), DataVersion: f.Data.Major,
 		ServerVersion: f.Programs.Full, AgentVersion: r.options.AgentVersion,
 		SettingsHash: r.settings.inForce, SettingsError: strings.Join(r.settings.errors(), "; "),
-		PendingRestart: r.settings.pending, CertificateSerial: r.settings.serial, LastOrder: r.memory.LastOrder,
+		SettingsRefused: refused,
+		PendingRestart:  r.settings.pending, CertificateSerial: r.settings.serial, LastOrder: r.memory.LastOrder,
 	}
 }
 

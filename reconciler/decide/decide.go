@@ -34,6 +34,8 @@ type Plan struct {
 	// Version and Image the instances run; the old ones while a major upgrade is pending.
 	Version string
 	Image   string
+	// TemplateHash is that of the pod template which the plan renders to; set when it is rendered.
+	TemplateHash string
 	// SystemID of the data that the cluster is known to have.
 	SystemID string
 	// Parameters, HBA and SettingsHash for the agents.
@@ -108,6 +110,7 @@ func Next(s *snapshot.Cluster, config Config, now time.Time) Plan {
 	plan.claims(s)
 	plan.Apply = !s.Deleting() && !s.Object.Spec.Paused && len(s.Invalid) == 0
 	if !plan.Apply {
+		plan.Steps, plan.Blocks = nil, nil
 		plan.ownership(s)
 		return plan
 	}
@@ -149,9 +152,7 @@ func (p *Plan) replicas(s *snapshot.Cluster) {
 	case !known && p.SystemID == "":
 		// No database was ever made, so none is lost.
 	case !known:
-		p.Blocks = append(p.Blocks, Block{v1alpha1.ReasonScaleDownBlocked, fmt.Sprintf(
-			"cannot scale down from %d to %d instances while it is not known which one is the primary", live, p.Replicas)})
-		p.Replicas = live
+		p.Replicas = live // Any may be the primary. That there is none passes, or is a trouble of its own.
 	case primary.Ordinal >= p.Replicas:
 		p.Blocks = append(p.Blocks, Block{v1alpha1.ReasonScaleDownBlocked, fmt.Sprintf(
 			"cannot scale down to %d because instance %s is the primary and would be removed: this operator does not move "+
@@ -189,11 +190,7 @@ func (p *Plan) timeouts(s *snapshot.Cluster, now time.Time) {
 		p.RequeueAfter = missingPodsDelay
 	}
 	for _, certificate := range s.Certificates {
-		age := now.Sub(certificate.CreationTimestamp.Time)
-		if snapshot.CertificateReady(certificate) || age >= snapshot.CertificateGrace {
-			continue
-		}
-		if wait := snapshot.CertificateGrace - age; p.RequeueAfter == 0 || wait < p.RequeueAfter {
+		if _, wait := snapshot.CertificateLate(certificate, now); wait > 0 && (p.RequeueAfter == 0 || wait < p.RequeueAfter) {
 			p.RequeueAfter = wait
 		}
 	}

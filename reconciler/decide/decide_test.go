@@ -145,7 +145,7 @@ func TestNext(t *testing.T) {
 				s.Instances[1].Report.Role = contract.RolePrimary
 			},
 			func(t *testing.T, p decide.Plan) {
-				if p.Replicas != 2 || len(p.Blocks) != 1 {
+				if p.Replicas != 2 || len(p.Blocks) != 0 {
 					t.Errorf("replicas %d, blocks %v", p.Replicas, p.Blocks)
 				}
 			},

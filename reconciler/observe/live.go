@@ -65,8 +65,10 @@ type refusals struct {
 }
 
 type refusalRead struct {
-	at    time.Time
-	found []snapshot.Refusal
+	at time.Time
+	// observed is the generation of the StatefulSet that its controller had seen.
+	observed int64
+	found    []snapshot.Refusal
 }
 
 // Forget drops what is remembered of a cluster.
@@ -83,12 +85,16 @@ func (o *Observer) Refusals(ctx context.Context, s *snapshot.Cluster, now time.T
 	o.refusals.mu.Lock()
 	last, known := o.refusals.last[s.Object.UID]
 	o.refusals.mu.Unlock()
-	if !known || now.Sub(last.at) >= refusalPeriod {
+	observed := int64(0)
+	if s.StatefulSet != nil {
+		observed = s.StatefulSet.Status.ObservedGeneration
+	}
+	if !known || last.observed != observed || now.Sub(last.at) >= refusalPeriod {
 		found, err := o.readRefusals(ctx, s)
 		if err != nil {
 			return err
 		}
-		last = refusalRead{at: now, found: found}
+		last = refusalRead{at: now, observed: observed, found: found}
 		o.refusals.mu.Lock()
 		if o.refusals.last == nil {
 			o.refusals.last = map[types.UID]refusalRead{}
@@ -179,7 +185,8 @@ func (o *Observer) failedPull(ctx context.Context, s *snapshot.Cluster) ([]snaps
 	image, _, _ := strings.Cut(strings.TrimPrefix(event.Message, pullFailure), `"`)
 	_, container, _ := strings.Cut(event.InvolvedObject.FieldPath, "{") // spec.containers{postgres}
 	return []snapshot.Refusal{{
-		Object: fmt.Sprintf("Pod %q, container %s", event.InvolvedObject.Name, strings.TrimSuffix(container, "}")), Image: image,
+		Object: fmt.Sprintf("Pod %q, container %s", event.InvolvedObject.Name, strings.TrimSuffix(container, "}")),
+		Image:  image, Instance: event.InvolvedObject.Name,
 	}}, nil
 }
 

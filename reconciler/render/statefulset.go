@@ -46,22 +46,27 @@ func statefulSet(
 			WithVolumeClaimTemplates(volumeClaimTemplate(s, plan))), nil
 }
 
-// podTemplate carries a hash of itself, so that a pod made from an older one is known by its annotation, whatever
-// admission policies change in the pod itself. The agent's image is not part of it: an upgrade of the operator
-// restarts no database, and a pod gets the new agent when it is next made.
+// TemplateHash identifies the pod template, so that a pod made from an older one is known by its annotation, whatever
+// admission policies change in the pod itself. The agent's image is not part of it: an upgrade of the operator restarts
+// no database, and a pod gets the new agent when it is next made.
+func TemplateHash(s *snapshot.Cluster, plan decide.Plan, config Config) (string, error) {
+	config.OperatorImage = ""
+	data, err := json.Marshal(bareTemplate(s, plan, config))
+	if err != nil {
+		return "", fmt.Errorf("encoding the pod template: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8]), nil
+}
+
 func podTemplate(
 	s *snapshot.Cluster, plan decide.Plan, config Config,
 ) (*corev1ac.PodTemplateSpecApplyConfiguration, error) {
-	hashed := config
-	hashed.OperatorImage = ""
-	data, err := json.Marshal(bareTemplate(s, plan, hashed))
+	hash, err := TemplateHash(s, plan, config)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the pod template: %w", err)
+		return nil, err
 	}
-	sum := sha256.Sum256(data)
-	return bareTemplate(s, plan, config).WithAnnotations(map[string]string{
-		naming.AnnotationTemplateHash: hex.EncodeToString(sum[:8]),
-	}), nil
+	return bareTemplate(s, plan, config).WithAnnotations(map[string]string{naming.AnnotationTemplateHash: hash}), nil
 }
 
 func bareTemplate(s *snapshot.Cluster, plan decide.Plan, config Config) *corev1ac.PodTemplateSpecApplyConfiguration {

@@ -57,8 +57,9 @@ type Refusal struct {
 	Object string
 	// Message of that controller.
 	Message string
-	// Image that could not be pulled; Message is empty then.
-	Image string
+	// Image that could not be pulled for this Instance; Message is empty then.
+	Image    string
+	Instance string
 }
 
 // Instance is what was observed of one instance.

@@ -11,10 +11,16 @@ import (
 	"github.com/acme/pg-operator/reconciler/snapshot"
 )
 
+// replaced says that the plan brings an instance's pod to an end anyway, so that what keeps it from running stands
+// against an older spec, and not against the present one.
+func replaced(instance snapshot.Instance, plan decide.Plan) bool {
+	return plan.Apply && (instance.Ordinal >= plan.Replicas || instance.TemplateHash() != plan.TemplateHash)
+}
+
 // podTrouble words what keeps the first such instance from running.
-func podTrouble(s *snapshot.Cluster) decide.Block {
+func podTrouble(s *snapshot.Cluster, plan decide.Plan) decide.Block {
 	for _, instance := range s.Instances {
-		if instance.Pod == nil || instance.Terminating() || instance.Ready() {
+		if instance.Pod == nil || instance.Terminating() || instance.Ready() || replaced(instance, plan) {
 			continue
 		}
 		if block := instanceTrouble(instance); block.Reason != "" {
@@ -22,7 +28,8 @@ func podTrouble(s *snapshot.Cluster) decide.Block {
 		}
 	}
 	for _, instance := range s.Instances {
-		if instance.Report != nil && instance.Report.SettingsError != "" {
+		if report := instance.Report; report != nil && report.SettingsError != "" && !replaced(instance, plan) &&
+			(report.SettingsRefused == "" || report.SettingsRefused == plan.SettingsHash) {
 			return decide.Block{Reason: v1alpha1.ReasonInstanceFailed, Message: fmt.Sprintf(
 				"instance %s: PostgreSQL refuses the settings and keeps the old ones: %s; correct spec.parameters",
 				instance.Name, instance.Report.SettingsError)}

@@ -5,6 +5,7 @@ package status
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,7 +37,7 @@ func Compute(
 ) (v1alpha1.PostgresClusterStatus, []Event) {
 	stored := &s.Object.Status
 	status := v1alpha1.PostgresClusterStatus{
-		Conditions:         slices.Clone(stored.Conditions),
+		Conditions:         Own(stored.Conditions),
 		ObservedGeneration: s.Object.Generation,
 		Selector:           labels.SelectorFromSet(s.Names().SelectorLabels()).String(),
 		LastFailover:       stored.LastFailover.DeepCopy(),
@@ -53,14 +54,16 @@ func Compute(
 	}
 	instances(s, &status)
 
-	v := judge(s, plan, result, now, storedReason(stored))
+	v := judge(s, plan, result, now, recall(stored))
 	for _, condition := range v.conditions() {
 		condition.ObservedGeneration = s.Object.Generation
 		condition.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
 		condition.Message = limit(condition.Message)
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
-	slices.SortFunc(status.Conditions, func(a, b metav1.Condition) int { return order(a.Type) - order(b.Type) })
+	slices.SortFunc(status.Conditions, func(a, b metav1.Condition) int {
+		return slices.Index(conditionTypes, a.Type) - slices.Index(conditionTypes, b.Type)
+	})
 	return status, events(s, &status, plan, result)
 }
 
@@ -109,18 +112,25 @@ var conditionTypes = []string{
 	v1alpha1.ConditionStalled, v1alpha1.ConditionPaused,
 }
 
-func order(conditionType string) int {
-	if i := slices.Index(conditionTypes, conditionType); i >= 0 {
-		return i
-	}
-	return len(conditionTypes)
+// Own are the conditions of an operator's status; others may add conditions of their own.
+func Own(conditions []metav1.Condition) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(conditions), func(c metav1.Condition) bool {
+		return !slices.Contains(conditionTypes, c.Type)
+	})
 }
 
-func storedReason(stored *v1alpha1.PostgresClusterStatus) string {
+func recall(stored *v1alpha1.PostgresClusterStatus) history {
+	h := history{}
 	if ready := meta.FindStatusCondition(stored.Conditions, v1alpha1.ConditionReady); ready != nil {
-		return ready.Reason
+		h.previous = ready.Reason
 	}
-	return ""
+	remembered := ""
+	if degraded := meta.FindStatusCondition(stored.Conditions, v1alpha1.ConditionDegraded); degraded != nil {
+		remembered = degraded.Reason
+	}
+	h.first = h.previous == "" || h.previous == v1alpha1.ReasonProvisioning || remembered == v1alpha1.ReasonProvisioning
+	h.scaling = h.previous == v1alpha1.ReasonScaling || remembered == v1alpha1.ReasonScaling
+	return h
 }
 
 // events tell of changes of the Ready condition, of restarts and of conflicts with other field managers.
@@ -145,18 +155,23 @@ func events(
 			Message: fmt.Sprintf("instance %s is the primary", status.Primary),
 		})
 	}
-	if plan.Restart != nil && restarted(plan.Restart.Instance, result) {
+	if Restarted(plan, result) {
 		events = append(events, Event{
 			Type: corev1.EventTypeNormal, Reason: "InstanceRestarted", Action: "Restart",
 			Message: fmt.Sprintf("instance %s is restarted: %s", plan.Restart.Instance, plan.Restart.Reason),
 		})
 	}
-	return append(events, conflictEvents(s.Object.Name, stored.Conflicts, status.Conflicts, result)...)
+	events = append(events, conflictEvents(s.Object.Name, stored.Conflicts, status.Conflicts, result)...)
+	for i := range events {
+		events[i].Message = note(events[i].Message)
+	}
+	return events
 }
 
-func restarted(instance string, result *outcome.Result) bool {
-	return slices.ContainsFunc(result.Outcomes, func(child outcome.ChildOutcome) bool {
-		return child.Kind == "Pod" && child.Name == instance && child.Outcome == outcome.Deleted
+// Restarted says that the pod that the plan restarts was deleted.
+func Restarted(plan decide.Plan, result *outcome.Result) bool {
+	return plan.Restart != nil && slices.ContainsFunc(result.Outcomes, func(child outcome.ChildOutcome) bool {
+		return child.Kind == "Pod" && child.Name == plan.Restart.Instance && child.Outcome == outcome.Deleted
 	})
 }
 
@@ -168,4 +183,13 @@ func limit(text string) string {
 		return text
 	}
 	return string(runes[:most-1]) + "…"
+}
+
+// note keeps the text of an event within the 1024 bytes that the API server takes.
+func note(text string) string {
+	const most, more = 1024, "…"
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len(more)], "") + more
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmetav1 "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -75,8 +77,38 @@ func healthy() *snapshot.Cluster {
 	return s
 }
 
+// next is the plan of a cluster whose template has not changed.
+func next(s *snapshot.Cluster) decide.Plan {
+	plan := decide.Next(s, config, now)
+	plan.TemplateHash = "h"
+	return plan
+}
+
 func notReady(s *snapshot.Cluster, ordinal int) {
 	s.Instances[ordinal].Pod.Status.Conditions[0].Status = corev1.ConditionFalse
+}
+
+func fails(s *snapshot.Cluster, ordinal int) {
+	notReady(s, ordinal)
+	report := s.Instances[ordinal].Report
+	report.State, report.Message = contract.StateFailed, "another system identifier"
+}
+
+func unschedulable(s *snapshot.Cluster, ordinal int) {
+	notReady(s, ordinal)
+	pod := s.Instances[ordinal].Pod
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "no node",
+	})
+}
+
+// certificate is one that stopped being issued at a time.
+func certificate(since time.Time) []*cmv1.Certificate {
+	c := &cmv1.Certificate{ObjectMeta: metav1.ObjectMeta{Name: "db-server", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}}
+	c.Status.Conditions = []cmv1.CertificateCondition{{
+		Type: cmv1.CertificateConditionReady, Status: cmmetav1.ConditionFalse, LastTransitionTime: &metav1.Time{Time: since},
+	}}
+	return []*cmv1.Certificate{c}
 }
 
 func failed(class outcome.Class, kind, group, message string) outcome.Result {
@@ -128,7 +160,7 @@ func TestCompute(t *testing.T) {
 		},
 		"a replica is down": {
 			change: func(s *snapshot.Cluster) { notReady(s, 1) },
-			reason: v1alpha1.ReasonHealing, others: "Progressing Degraded", message: "1 of 2 instances are ready: db-1 is running",
+			reason: v1alpha1.ReasonHealing, others: "Progressing Degraded", message: "1 of 2 instances are ready: db-1 is not ready",
 		},
 		"the primary is down": {
 			change: func(s *snapshot.Cluster) { notReady(s, 0) },
@@ -161,7 +193,40 @@ func TestCompute(t *testing.T) {
 		},
 		"paused": {
 			change: func(s *snapshot.Cluster) { s.Object.Spec.Paused = true },
-			reason: v1alpha1.ReasonPaused, others: "Paused", message: "2 of 2",
+			reason: v1alpha1.ReasonAllReplicasReady, others: "Paused", message: "2 of 2",
+		},
+		"paused by a generation that changes nothing else": {
+			change: func(s *snapshot.Cluster) { s.Object.Spec.Paused, s.Object.Generation = true, 5 },
+			reason: v1alpha1.ReasonAllReplicasReady, others: "Paused",
+		},
+		"the number of instances changed while paused": {
+			change: func(s *snapshot.Cluster) { s.Object.Spec.Paused, s.Object.Spec.Replicas = true, &three },
+			reason: v1alpha1.ReasonPaused, others: "Paused", message: "2 of 3 instances are ready: db-2 is missing",
+		},
+		"the template changed while paused": {
+			change: func(s *snapshot.Cluster) {
+				s.Object.Spec.Paused = true
+				s.StatefulSet.Spec.Template.Annotations = map[string]string{naming.AnnotationTemplateHash: "old"}
+			},
+			reason: v1alpha1.ReasonPaused, others: "Paused",
+		},
+		"settings changed while paused": {
+			change: func(s *snapshot.Cluster) {
+				s.Object.Spec.Paused, s.Object.Spec.Parameters = true, map[string]string{"work_mem": "8MB"}
+			},
+			reason: v1alpha1.ReasonPaused, others: "Paused", message: "db-0 has other settings in force",
+		},
+		"storage changed while paused": {
+			change: func(s *snapshot.Cluster) { s.Object.Spec.Paused, s.Object.Spec.Storage = true, "30Gi" },
+			reason: v1alpha1.ReasonPaused, others: "Paused", message: "db-0 has 20Gi of 30Gi",
+		},
+		"a replica is down while paused: others heal it": {
+			change: func(s *snapshot.Cluster) { s.Object.Spec.Paused = true; notReady(s, 1) },
+			reason: v1alpha1.ReasonHealing, others: "Progressing Degraded Paused",
+		},
+		"an instance fails while paused": {
+			change: func(s *snapshot.Cluster) { s.Object.Spec.Paused = true; fails(s, 1) },
+			reason: v1alpha1.ReasonInstanceFailed, others: "Degraded Stalled Paused",
 		},
 		"deleting": {
 			change: func(s *snapshot.Cluster) { s.Object.DeletionTimestamp = &metav1.Time{Time: now} },
@@ -215,20 +280,93 @@ func TestCompute(t *testing.T) {
 			result: failed(outcome.ClassImmutable, "StatefulSet", "apps", "spec.selector, spec.serviceName"),
 			reason: v1alpha1.ReasonNameConflict, others: "Stalled", message: "another spec.selector, spec.serviceName",
 		},
-		"a stale cache is no trouble": {
+		"a child that changed at the same moment": {
 			result: failed(outcome.ClassStale, "Service", "", "modified"),
-			reason: v1alpha1.ReasonAllReplicasReady,
+			reason: v1alpha1.ReasonApplyFailed, others: "Progressing", message: `Service "db": was changed`,
+		},
+		"a child that is being deleted": {
+			result: failed(outcome.ClassDeleting, "Service", "", "is being deleted"),
+			reason: v1alpha1.ReasonApplyFailed, others: "Progressing", message: `Service "db": is being deleted`,
+		},
+		"a failed call does not hide what somebody must act on": {
+			change: func(s *snapshot.Cluster) { fails(s, 1) },
+			result: failed(outcome.ClassTransient, "Service", "", "x"),
+			reason: v1alpha1.ReasonInstanceFailed, others: "Degraded Stalled",
 		},
 		"an agent that needs help": {
-			change: func(s *snapshot.Cluster) {
-				notReady(s, 1)
-				s.Instances[1].Report.State, s.Instances[1].Report.Message = contract.StateFailed, "another system identifier"
-			},
+			change: func(s *snapshot.Cluster) { fails(s, 1) },
 			reason: v1alpha1.ReasonInstanceFailed, others: "Degraded Stalled", message: "instance db-1: another system identifier",
 		},
 		"settings that PostgreSQL refuses": {
 			change: func(s *snapshot.Cluster) { s.Instances[0].Report.SettingsError = `invalid value for "work_mem"` },
 			reason: v1alpha1.ReasonInstanceFailed, others: "Stalled", message: "work_mem",
+		},
+		"settings that were refused and are corrected": {
+			change: func(s *snapshot.Cluster) {
+				report := s.Instances[0].Report
+				report.SettingsError, report.SettingsRefused, report.SettingsHash = "invalid value", "older", "older still"
+			},
+			reason: v1alpha1.ReasonUpdating, others: "Progressing",
+		},
+		"a pod that cannot start, and is replaced by one of the present template": {
+			change: func(s *snapshot.Cluster) {
+				unschedulable(s, 1)
+				s.Instances[1].Pod.Annotations = map[string]string{naming.AnnotationTemplateHash: "old"}
+			},
+			reason: v1alpha1.ReasonHealing, others: "Progressing Degraded", message: "db-1 is not ready",
+		},
+		"a pod that cannot start, of the present template": {
+			change: func(s *snapshot.Cluster) { unschedulable(s, 1) },
+			reason: v1alpha1.ReasonUnschedulable, others: "Degraded Stalled", message: `Pod "db-1": no node`,
+		},
+		"pods that were refused for an older template": {
+			change: func(s *snapshot.Cluster) {
+				s.Instances[1].Pod, s.Instances[1].Report = nil, nil
+				s.Refusals = []snapshot.Refusal{{Object: "Pod", Message: "exceeded quota: q"}}
+				s.StatefulSet.Spec.Template.Annotations = map[string]string{naming.AnnotationTemplateHash: "old"}
+			},
+			reason: v1alpha1.ReasonUpdating, others: "Progressing Degraded", message: "db-1 is missing",
+		},
+		"pods that are refused": {
+			change: func(s *snapshot.Cluster) {
+				s.Instances[1].Pod, s.Instances[1].Report = nil, nil
+				s.Refusals = []snapshot.Refusal{{Object: "Pod", Message: "exceeded quota: q"}}
+			},
+			reason: v1alpha1.ReasonQuotaExceeded, others: "Degraded Stalled", message: "exceeded quota: q",
+		},
+		"an image that cannot be pulled for a pod that is replaced": {
+			change: func(s *snapshot.Cluster) {
+				notReady(s, 1)
+				s.Instances[1].Pod.Annotations = nil
+				s.Refusals = []snapshot.Refusal{{Object: `Pod "db-1"`, Image: "bad", Instance: "db-1"}}
+			},
+			reason: v1alpha1.ReasonHealing, others: "Progressing Degraded",
+		},
+		"an instance is lost while another is added": {
+			change: func(s *snapshot.Cluster) {
+				s.Object.Spec.Replicas, s.Object.Generation = &three, 5
+				s.Object.Status.Conditions[0].Reason = v1alpha1.ReasonScaling
+				fails(s, 1)
+				s.Instances[1].Report.Message = ""
+				s.Instances[1].Pod.DeletionTimestamp = &metav1.Time{Time: now}
+			},
+			reason: v1alpha1.ReasonScaling, others: "Progressing Degraded", message: "1 of 3",
+		},
+		"a certificate is issued again": {
+			change: func(s *snapshot.Cluster) { s.Certificates = certificate(now.Add(-time.Second)) },
+			reason: v1alpha1.ReasonCertificateNotReady, others: "Progressing", message: "Certificate db-server is not issued",
+		},
+		"a certificate is not issued again": {
+			change: func(s *snapshot.Cluster) { s.Certificates = certificate(now.Add(-time.Minute)) },
+			reason: v1alpha1.ReasonCertificateNotReady, others: "Stalled", message: `Certificate "db-server"`,
+		},
+		"a replica's volume is deleted under it": {
+			change: func(s *snapshot.Cluster) { s.Instances[1].Claim.DeletionTimestamp = &metav1.Time{Time: now} },
+			reason: v1alpha1.ReasonVolumeLost, others: "Stalled", message: `delete Pod "db-1"`,
+		},
+		"the primary's volume is deleted under it": {
+			change: func(s *snapshot.Cluster) { s.Instances[0].Claim.DeletionTimestamp = &metav1.Time{Time: now} },
+			reason: v1alpha1.ReasonVolumeLost, others: "Stalled", message: "dump the database now",
 		},
 		"no default StorageClass": {
 			change: func(s *snapshot.Cluster) {
@@ -248,7 +386,7 @@ func TestCompute(t *testing.T) {
 			if test.change != nil {
 				test.change(s)
 			}
-			plan := decide.Next(s, config, now)
+			plan := next(s)
 			got, _ := status.Compute(s, plan, &test.result, now)
 			ready := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionReady)
 			if ready.Reason != test.reason || !strings.Contains(ready.Message, test.message) {
@@ -269,9 +407,7 @@ func TestCompute(t *testing.T) {
 			if wantReady := test.reason == v1alpha1.ReasonAllReplicasReady; wantReady != (ready.Status == metav1.ConditionTrue) {
 				t.Errorf("Ready is %s", ready.Status)
 			}
-			if len(got.Conditions) != 5 {
-				t.Errorf("%d conditions", len(got.Conditions))
-			}
+			checkRules(t, s, got)
 		})
 	}
 }
@@ -280,7 +416,7 @@ func TestCompute(t *testing.T) {
 func TestStatusIsStable(t *testing.T) {
 	s := healthy()
 	notReady(s, 1)
-	plan := decide.Next(s, config, now)
+	plan := next(s)
 	first, told := status.Compute(s, plan, &outcome.Result{}, now)
 	if len(told) == 0 || told[0].Reason != v1alpha1.ReasonHealing || told[0].Type != corev1.EventTypeWarning {
 		t.Errorf("events %v", told)
@@ -288,7 +424,7 @@ func TestStatusIsStable(t *testing.T) {
 	s.Object.Status = first
 	slices.Reverse(s.Instances)
 	s.Sort()
-	plan = decide.Next(s, config, now)
+	plan = next(s)
 	second, told := status.Compute(s, plan, &outcome.Result{}, now.Add(time.Hour))
 	if len(told) != 0 {
 		t.Errorf("events at rest: %v", told)

@@ -23,19 +23,23 @@ func findTrouble(
 	if len(s.Invalid) > 0 {
 		return invalidSpec(s), true
 	}
+	var passing decide.Block
 	for i := range result.Failures {
 		if result.Failures[i].Class == outcome.ClassContested {
 			continue
 		}
-		if block, stalled := failureTrouble(s, &result.Failures[i]); block.Reason != "" {
-			return block, stalled
+		switch block, stalled := failureTrouble(s, &result.Failures[i]); {
+		case stalled:
+			return block, true
+		case passing.Reason == "":
+			passing = block
 		}
 	}
 	for _, find := range []func() decide.Block{
 		func() decide.Block { return storageClassTrouble(s) },
-		func() decide.Block { return refusalTrouble(s) },
+		func() decide.Block { return refusalTrouble(s, plan) },
 		func() decide.Block { return claimTrouble(s) },
-		func() decide.Block { return podTrouble(s) },
+		func() decide.Block { return podTrouble(s, plan) },
 		func() decide.Block { return certificateTrouble(s, now) },
 	} {
 		if trouble = find(); trouble.Reason != "" {
@@ -45,7 +49,20 @@ func findTrouble(
 	if len(plan.Blocks) > 0 {
 		return plan.Blocks[0], true
 	}
-	return decide.Block{}, false
+	return passing, false
+}
+
+// unsettled words the first child that is not known to be as it shall be: it changed at the same moment, or it must go
+// before it can come back. That passes by itself.
+func unsettled(result *outcome.Result) string {
+	if len(result.Failures) == 0 {
+		return ""
+	}
+	f := &result.Failures[0]
+	if f.Class == outcome.ClassDeleting {
+		return fmt.Sprintf("%s %q: %s", f.Kind, f.Name, f.Message)
+	}
+	return fmt.Sprintf("%s %q: was changed by somebody else at the same moment; it is tried again", f.Kind, f.Name)
 }
 
 // findContest finds the first child of which a field is fought over. The cluster may be well all the same.
@@ -139,12 +156,24 @@ func storageClassTrouble(s *snapshot.Cluster) decide.Block {
 	return decide.Block{}
 }
 
-// refusalTrouble words the first thing that other controllers could not create for us.
-func refusalTrouble(s *snapshot.Cluster) decide.Block {
-	if len(s.Refusals) == 0 {
+// refusalTrouble words the first thing that other controllers could not create for us. What they said of an older
+// template stands against the present spec no more.
+func refusalTrouble(s *snapshot.Cluster, plan decide.Plan) decide.Block {
+	i := slices.IndexFunc(s.Refusals, func(refusal snapshot.Refusal) bool {
+		switch {
+		case refusal.Instance != "":
+			return !slices.ContainsFunc(s.Instances, func(instance snapshot.Instance) bool {
+				return instance.Name == refusal.Instance && replaced(instance, plan)
+			})
+		case strings.HasPrefix(refusal.Object, "PersistentVolumeClaim"):
+			return true
+		}
+		return !plan.Apply || rendered(s, plan)
+	})
+	if i < 0 {
 		return decide.Block{}
 	}
-	refusal, reason := s.Refusals[0], v1alpha1.ReasonForbidden
+	refusal, reason := s.Refusals[i], v1alpha1.ReasonForbidden
 	if refusal.Image != "" {
 		return decide.Block{Reason: v1alpha1.ReasonImagePullFailed, Message: refusal.Object + ": " + unpullable(refusal.Image)}
 	}
@@ -159,11 +188,16 @@ func refusalTrouble(s *snapshot.Cluster) decide.Block {
 	return decide.Block{Reason: reason, Message: refusal.Object + ": " + refusal.Message}
 }
 
-// claimTrouble words volumes that could not be grown.
+// claimTrouble words volumes that are lost under an instance, or that could not be grown.
 func claimTrouble(s *snapshot.Cluster) decide.Block {
+	primary, _ := s.Primary()
 	for _, instance := range s.Instances {
 		if instance.Claim == nil {
 			continue
+		}
+		if text := volumeLoss(instance, instance.Name == primary.Name); text != "" {
+			return decide.Block{Reason: v1alpha1.ReasonVolumeLost, Message: fmt.Sprintf(
+				"PersistentVolumeClaim %q: %s", instance.Claim.Name, text)}
 		}
 		for _, condition := range instance.Claim.Status.Conditions {
 			if condition.Status == corev1.ConditionTrue && (condition.Type == corev1.PersistentVolumeClaimControllerResizeError ||
@@ -176,9 +210,22 @@ func claimTrouble(s *snapshot.Cluster) decide.Block {
 	return decide.Block{}
 }
 
+// volumeLoss says how an instance is about to lose its volume, or has lost it.
+func volumeLoss(instance snapshot.Instance, primary bool) string {
+	switch {
+	case instance.Claim.Status.Phase == corev1.ClaimLost:
+		return "its PersistentVolume is gone, and the data with it; delete the claim and its Pod, so that both are made anew"
+	case instance.Claim.DeletionTimestamp.IsZero() || instance.Pod == nil || instance.Terminating():
+		return ""
+	case primary:
+		return "is deleted as soon as its Pod stops, and the primary's data with it; dump the database now"
+	}
+	return fmt.Sprintf("is deleted as soon as its Pod stops; delete Pod %q, so that the replica is made anew", instance.Pod.Name)
+}
+
 func certificateTrouble(s *snapshot.Cluster, now time.Time) decide.Block {
 	for _, certificate := range s.Certificates {
-		if now.Sub(certificate.CreationTimestamp.Time) < snapshot.CertificateGrace || snapshot.CertificateReady(certificate) {
+		if late, _ := snapshot.CertificateLate(certificate, now); !late {
 			continue
 		}
 		message := "cert-manager has not issued it yet: see whether cert-manager runs"

@@ -141,6 +141,7 @@ func TestPausedChangesNothing(t *testing.T) {
 	c, _, _ := converged(t, 1)
 	edit(t, c, func() { c.Spec.Paused = true })
 	awaitCondition(t, c, v1alpha1.ConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonPaused)
+	awaitReady(t, c) // Its instances are what the spec says.
 	quiet(t, c.Namespace)
 	before := versions(t, t.Context(), c.Namespace)
 	replicas := int32(3)

@@ -119,6 +119,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: status
       type:
         namedType: com.github.acme.pg-operator.apis.v1alpha1.PostgresClusterStatus
+      default:
+        observedGeneration: -1
 - name: com.github.acme.pg-operator.apis.v1alpha1.PostgresClusterSpec
   map:
     fields:

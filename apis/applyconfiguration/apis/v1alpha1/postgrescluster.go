@@ -24,7 +24,8 @@ type PostgresClusterApplyConfiguration struct {
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec is what you want.
 	Spec *PostgresClusterSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what was last seen.
+	// status is what was last seen. Before the operator has seen anything it is of no generation, so that nobody takes a
+	// new cluster for one that is as it shall be.
 	Status *PostgresClusterStatusApplyConfiguration `json:"status,omitempty"`
 }
 

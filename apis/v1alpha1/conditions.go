@@ -30,7 +30,7 @@ const (
 	ReasonHealing = "Healing"
 	// ReasonNoPrimary says that no instance takes writes.
 	ReasonNoPrimary = "NoPrimary"
-	// ReasonPaused says that spec.paused is set.
+	// ReasonPaused says that spec.paused is set; of Ready, that the spec is not carried out for it.
 	ReasonPaused = "Paused"
 	// ReasonNotPaused says that spec.paused is not set.
 	ReasonNotPaused = "NotPaused"

@@ -116,6 +116,22 @@ func TestNext(t *testing.T) {
 				}
 			},
 		},
+		"a pod that was made while somebody had changed the StatefulSet's image": {
+			func(s *snapshot.Cluster) {
+				s.StatefulSet.Status.UpdateRevision = "present"
+				for i := range s.Instances {
+					pod := s.Instances[i].Pod
+					pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+					pod.Labels = map[string]string{appsv1.ControllerRevisionHashLabelKey: "earlier"}
+					pod.Spec.Containers = []corev1.Container{{Name: "postgres", Image: []string{"mine:1", "evil:1"}[i]}}
+				}
+			},
+			func(t *testing.T, p decide.Plan) {
+				if p.Restart == nil || p.Restart.Instance != "db-1" || len(p.Steps) != 1 {
+					t.Errorf("restart %v, steps %v", p.Restart, p.Steps)
+				}
+			},
+		},
 		"the primary is not scaled away": {
 			func(s *snapshot.Cluster) {
 				s.Object.Spec.Replicas = &one

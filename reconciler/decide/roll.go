@@ -20,7 +20,7 @@ func (p *Plan) roll(s *snapshot.Cluster) {
 	order := rollOrder(s)
 	disrupted := false
 	for _, instance := range order {
-		reason, restartPod := p.outdated(instance, wanted)
+		reason, restartPod := p.outdated(s, instance, wanted)
 		if reason == "" {
 			continue
 		}
@@ -71,12 +71,15 @@ func rollOrder(s *snapshot.Cluster) []snapshot.Instance {
 }
 
 // outdated says why an instance must restart, and whether its pod must (or PostgreSQL only); an empty reason when not.
-func (p *Plan) outdated(instance snapshot.Instance, wanted string) (reason string, pod bool) {
+func (p *Plan) outdated(s *snapshot.Cluster, instance snapshot.Instance, wanted string) (reason string, pod bool) {
 	if instance.Terminating() {
 		return "", false
 	}
 	if instance.TemplateHash() != wanted {
 		return "its pod was made from an older template", true
+	}
+	if s.Altered(instance) {
+		return "its pod was made while somebody had changed the StatefulSet's image", true
 	}
 	report := instance.Report
 	if report == nil || len(report.PendingRestart) == 0 || report.SettingsHash != p.SettingsHash ||

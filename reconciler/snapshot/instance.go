@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -49,6 +50,31 @@ func (i Instance) TemplateHash() string {
 		return ""
 	}
 	return i.Pod.Annotations[naming.AnnotationTemplateHash]
+}
+
+// Altered says that the pod runs another image than the StatefulSet asks for: it was made while somebody had changed the
+// StatefulSet, whose hash tells nothing of that. Policies may rewrite images, too: those of pods of the present revision,
+// and then also the agent's.
+func (c *Cluster) Altered(i Instance) bool {
+	if i.Pod == nil || c.StatefulSet == nil {
+		return false
+	}
+	made, present := i.Pod.Labels[appsv1.ControllerRevisionHashLabelKey], c.StatefulSet.Status.UpdateRevision
+	if made == "" || present == "" || made == present || !c.StatefulSetObserved() {
+		return false
+	}
+	template := &c.StatefulSet.Spec.Template.Spec
+	return image(i.Pod.Spec.InitContainers, naming.ContainerInstall) == image(template.InitContainers, naming.ContainerInstall) &&
+		image(i.Pod.Spec.Containers, naming.ContainerPostgres) != image(template.Containers, naming.ContainerPostgres)
+}
+
+func image(containers []corev1.Container, name string) string {
+	for i := range containers {
+		if containers[i].Name == name {
+			return containers[i].Image
+		}
+	}
+	return ""
 }
 
 // Capacity of the instance's volume.

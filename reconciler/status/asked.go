@@ -24,12 +24,14 @@ type asked struct {
 	size *resource.Quantity
 	// primary is the name of the one instance that may take writes; empty when it is not known.
 	primary string
+	// altered says that a pod was made from a StatefulSet that somebody had changed.
+	altered func(snapshot.Instance) bool
 }
 
 func ask(s *snapshot.Cluster, plan decide.Plan) asked {
 	a := asked{
 		template: plan.TemplateHash, settings: plan.SettingsHash,
-		version: s.Object.Spec.Version, systemID: plan.SystemID,
+		version: s.Object.Spec.Version, systemID: plan.SystemID, altered: s.Altered,
 	}
 	if size, err := resource.ParseQuantity(s.Object.Spec.Storage); err == nil {
 		a.size = &size
@@ -87,6 +89,8 @@ func (a *asked) outdated(instance snapshot.Instance) string {
 	switch {
 	case instance.TemplateHash() != a.template:
 		return "was made from an older template"
+	case a.altered(instance):
+		return "was made while somebody had changed the StatefulSet"
 	case report == nil:
 		return "has not reported"
 	case report.DataVersion != a.version || !ofMajor(report.ServerVersion, a.version):

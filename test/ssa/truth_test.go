@@ -29,7 +29,7 @@ import (
 
 var (
 	truthSeed = flag.Uint64("truth.seed", 1, "seed of the changes during which the status must not lie")
-	truthTime = flag.Duration("truth.time", 12*time.Second, "how long to change things")
+	truthTime = flag.Duration("truth.time", 10*time.Second, "how long to change things")
 )
 
 const (

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	_ "embed"
 	"fmt"
 	"maps"
 	"regexp"
@@ -15,6 +14,11 @@ type ParameterProblem struct {
 	Name string
 	// Detail says what is wrong and what would be accepted.
 	Detail string
+	// With are other settings that the verdict depends on, in lower case.
+	With []string
+	// Harmless is set where a running cluster copes: its agents leave the setting out, or go back to the last settings
+	// that worked, and report it. A new cluster or a change is refused all the same.
+	Harmless bool
 }
 
 // maxValue is the most bytes a value may have; the longest sensible ones are lists of libraries.
@@ -24,107 +28,75 @@ const maxValue = 4096
 // of an extension and the name of its setting.
 var parameterName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$`)
 
-// CheckParameters lists what is wrong with a user's settings for a major version, sorted by name. Settings that the
-// catalogue does not know are accepted if well-formed: PostgreSQL judges them, and the agent reports its verdict.
+// CheckParameters lists what is wrong with a user's settings for a major version, sorted by name. Settings of
+// extensions (with a dot) are accepted if well-formed: only a server that loaded the extension knows them.
 func CheckParameters(major string, user map[string]string) []ParameterProblem {
 	var problems []ParameterProblem
 	seen := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(user)) {
 		lower := strings.ToLower(name)
-		detail := checkParameter(major, lower, user[name])
+		problem := checkParameter(major, lower, user[name])
 		if other, twice := seen[lower]; twice {
-			detail = fmt.Sprintf("is the same setting as %s, because case does not matter; keep one of them", other)
+			problem = ParameterProblem{
+				Detail: fmt.Sprintf("is the same setting as %s, because case does not matter; keep one of them", other),
+			}
 		}
 		seen[lower] = name
-		if detail != "" {
-			problems = append(problems, ParameterProblem{Name: name, Detail: detail})
+		if problem.Detail != "" {
+			problem.Name = name
+			problems = append(problems, problem)
 		}
 	}
+	problems = append(problems, checkRelations(major, user, problems)...)
+	slices.SortStableFunc(problems, func(a, b ParameterProblem) int { return strings.Compare(a.Name, b.Name) })
 	return problems
 }
 
-func checkParameter(major, name, value string) string {
+func checkParameter(major, name, value string) ParameterProblem {
+	stopping := func(detail string) ParameterProblem { return ParameterProblem{Detail: detail} }
 	switch {
 	case len(name) > 127 || !parameterName.MatchString(name):
-		return "is not the name of a setting; a name has letters, digits and underscores, " +
-			"and one dot after the name of an extension, such as work_mem or pg_stat_statements.max"
+		return stopping("is not the name of a setting; a name has letters, digits and underscores, " +
+			"and one dot after the name of an extension, such as work_mem or pg_stat_statements.max" + didYouMean(major, name))
 	case reservedReason(name) != "":
-		return "cannot be set: " + reservedReason(name)
+		return stopping("cannot be set: " + reservedReason(name))
 	case len(value) > maxValue:
-		return fmt.Sprintf("has a value of %d bytes; at most %d are accepted", len(value), maxValue)
+		return stopping(fmt.Sprintf("has a value of %d bytes; at most %d are accepted", len(value), maxValue))
 	case strings.ContainsRune(value, 0):
-		return "has a NUL byte in its value; PostgreSQL cannot store one"
+		return stopping("has a NUL byte in its value; PostgreSQL cannot store one")
 	case name == "wal_level" && strings.EqualFold(value, "minimal"):
-		return `cannot be "minimal", because replicas and backups need the log; use replica or logical`
+		return stopping(`cannot be "minimal", because replicas and backups need the log; use replica or logical`)
+	case strings.Contains(name, "."):
+		return ParameterProblem{}
 	}
+	return ParameterProblem{
+		Detail: checkKnown(major, name, value), Harmless: operatorLeast[name] == "" && operatorValues[name] == nil,
+	}
+}
+
+// checkKnown judges a setting by the catalogue.
+func checkKnown(major, name, value string) string {
 	p, verdict := lookup(major, name)
+	if reason := refusal(p); verdict != unknown && reason != "" {
+		return "cannot be set: " + reason
+	}
 	switch verdict {
 	case known:
 		return p.check(value)
 	case otherMajor:
 		return fmt.Sprintf("is not a setting of PostgreSQL %s (%s); leave it out", major, p.majors())
 	default:
+		return fmt.Sprintf("is not a setting of PostgreSQL %s; one of an extension has the extension's name and a dot "+
+			"before it, such as pg_stat_statements.max%s", major, didYouMean(major, name))
+	}
+}
+
+func didYouMean(major, name string) string {
+	if len(name) > 127 {
 		return ""
 	}
-}
-
-// parameter is one line of the catalogue.
-type parameter struct {
-	name, kind, unit string
-	least, most      string
-	values           []string
-	since, until     string
-}
-
-func (p parameter) in(major string) bool {
-	return (p.since == "" || CompareMajor(major, p.since) >= 0) && (p.until == "" || CompareMajor(major, p.until) <= 0)
-}
-
-func (p parameter) majors() string {
-	if p.since != "" {
-		return "it came with " + p.since
+	if meant := suggest(major, name); meant != "" {
+		return "; did you mean " + meant + "?"
 	}
-	return p.until + " was the last that had it"
-}
-
-//go:embed catalogue.tsv
-var catalogueText string
-
-var catalogue = parseCatalogue(catalogueText)
-
-func parseCatalogue(text string) map[string][]parameter {
-	byName := map[string][]parameter{}
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "#") {
-			continue
-		}
-		f := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
-		p := parameter{name: f[0], kind: f[1], unit: f[2], least: f[3], most: f[4], since: f[6], until: f[7]}
-		if f[5] != "" {
-			p.values = strings.Split(f[5], ",")
-		}
-		byName[p.name] = append(byName[p.name], p)
-	}
-	return byName
-}
-
-type verdict int
-
-const (
-	unknown verdict = iota
-	known
-	otherMajor
-)
-
-func lookup(major, name string) (parameter, verdict) {
-	versions := catalogue[name]
-	for _, p := range versions {
-		if p.in(major) {
-			return p, known
-		}
-	}
-	if len(versions) > 0 {
-		return versions[0], otherMajor
-	}
-	return parameter{}, unknown
+	return ""
 }

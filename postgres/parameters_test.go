@@ -34,7 +34,6 @@ func TestCheckParameters(t *testing.T) {
 		"enum as bool":         {name: "synchronous_commit", value: "true"},
 		"string":               {name: "shared_preload_libraries", value: "pg_stat_statements"},
 		"extension":            {name: "pg_stat_statements.max", value: "10000"},
-		"unknown":              {name: "some_new_setting", value: "1"},
 		"mixed case":           {name: "TimeZone", value: "Europe/Zurich"},
 		"wal_level":            {name: "wal_level", value: "logical"},
 		"newer TLS":            {name: "ssl_min_protocol_version", value: "TLSv1.3"},

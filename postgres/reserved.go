@@ -13,11 +13,17 @@ const (
 	byLogging   = "logs go to the container's standard error, where Kubernetes collects them; leave it out"
 	notInclude  = "it would read another file; put the settings themselves into the spec"
 	perSession  = "it is for single sessions; set it there, or with ALTER ROLE or ALTER DATABASE"
+	imagesOwn   = "the server's code comes from its image's own directories; put the files there, in an image of your own"
+	byClients   = "clients say it for themselves; set it there, or with ALTER ROLE"
+	onlyShown   = "PostgreSQL only shows it, nothing can set it; leave it out"
+	passwords   = "only passwords and certificates let clients in; leave it out"
 	hidesDamage = "it hides damaged data; ask for a clone of the instance, or restore a backup"
 	forDebug    = "it is for PostgreSQL's developers; leave it out"
 )
 
-// reserved are the settings that users may not set, with the reason and what to do instead.
+// reserved are the settings that users may not set, with the reason and what to do instead: what the operator and the
+// agents own, what loses data, lets somebody in, or runs a program. An object that has one anyhow is not acted upon, so
+// a name may only be added here if no release ever accepted it; others belong into unwise.
 var reserved = map[string]string{
 	"listen_addresses":              "the agent listens where the Services expect it; use a NetworkPolicy to limit who may connect",
 	"port":                          "the Services expect port 5432; choose another port in a Service of your own",
@@ -66,11 +72,19 @@ var reserved = map[string]string{
 	"ignore_checksum_failure":       hidesDamage,
 	"ignore_invalid_pages":          hidesDamage,
 	"ignore_system_indexes":         hidesDamage,
-	"allow_system_table_mods":       forDebug,
-	"allow_in_place_tablespaces":    forDebug,
 	"exit_on_error":                 forDebug,
-	"post_auth_delay":               forDebug,
-	"pre_auth_delay":                forDebug,
+}
+
+// unwise are settings that a server runs with, but that no change may bring in.
+var unwise = map[string]string{
+	"dynamic_library_path":      imagesOwn,
+	"extension_control_path":    imagesOwn,
+	"jit_provider":              imagesOwn,
+	"local_preload_libraries":   "a library that is missing would keep every application out; use shared_preload_libraries",
+	"session_preload_libraries": "a library that is missing would keep every application out; use shared_preload_libraries",
+	"lo_compat_privileges":      "everybody could read and change all large objects; use GRANT ON LARGE OBJECT",
+	"event_triggers":            perSession,
+	"client_encoding":           byClients,
 }
 
 var reservedPrefixes = []struct{ prefix, reason string }{
@@ -78,20 +92,14 @@ var reservedPrefixes = []struct{ prefix, reason string }{
 	{"unix_socket_", "the agent connects through the Unix socket; leave it out"},
 	{"recovery_", byRecovery},
 	{"archive_", byArchiving},
-	{"krb_", "only passwords and certificates let clients in; leave it out"},
+	{"krb_", passwords},
+	{"gss_", passwords},
+	{"oauth_", passwords},
 	{"syslog_", byLogging},
 }
 
 // unreserved begin like reserved settings but are the user's.
 var unreserved = []string{"ssl_min_protocol_version", "recovery_prefetch", "recovery_init_sync_method"}
-
-// preset are facts of the build or of initdb, which no configuration changes.
-var preset = []string{
-	"block_size", "data_checksums", "data_directory_mode", "debug_assertions", "huge_pages_status", "in_hot_standby",
-	"integer_datetimes", "lc_collate", "lc_ctype", "max_function_args", "max_identifier_length", "max_index_keys",
-	"num_os_semaphores", "segment_size", "server_encoding", "server_version", "server_version_num",
-	"shared_memory_size", "shared_memory_size_in_huge_pages", "wal_block_size", "wal_segment_size",
-}
 
 // reservedReason tells why a setting, in lower case, is not the user's; empty if it is.
 func reservedReason(name string) string {
@@ -101,13 +109,24 @@ func reservedReason(name string) string {
 	if slices.Contains(unreserved, name) {
 		return ""
 	}
-	if slices.Contains(preset, name) {
-		return "PostgreSQL only shows it, nothing can set it; leave it out"
-	}
 	for _, r := range reservedPrefixes {
 		if strings.HasPrefix(name, r.prefix) {
 			return r.reason
 		}
 	}
 	return ""
+}
+
+// refusal tells why a setting of the catalogue is not for users; empty if it is.
+func refusal(p parameter) string {
+	switch {
+	case reservedReason(p.name) != "":
+		return reservedReason(p.name)
+	case p.context == "internal":
+		return onlyShown
+	case p.developer:
+		return forDebug
+	default:
+		return unwise[p.name]
+	}
 }

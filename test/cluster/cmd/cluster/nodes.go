@@ -94,6 +94,24 @@ func imageCommand() *cobra.Command {
 				return cluster.LoadArchive(command.Context(), args[0], command.ErrOrStderr())
 			},
 		},
+		&cobra.Command{
+			Use:   "tree NAME",
+			Short: "Unpack a PostgreSQL image into the cache and print the directory",
+			Args:  cobra.ExactArgs(1),
+			RunE: func(command *cobra.Command, args []string) error {
+				cache, err := layout.CacheDir()
+				if err != nil {
+					return err
+				}
+				dir, err := images.Tree(command.Context(), cache, args[0], func(message string) {
+					fmt.Fprintln(command.ErrOrStderr(), message)
+				})
+				if err == nil {
+					fmt.Fprintln(command.OutOrStdout(), dir)
+				}
+				return err
+			},
+		},
 	)
 	return parent
 }

@@ -24,6 +24,7 @@ const (
 	Postgres1520 = "postgres-15.20"
 	Postgres16   = "postgres-16"
 	Postgres17   = "postgres-17"
+	Postgres18   = "postgres-18"
 )
 
 // A recipe knows how to build one image.
@@ -59,6 +60,11 @@ var recipes = []struct {
 		base: Postgres17, version: "16.14.0-beta.17",
 		integrity: "sha512-8fr7hEiI7XlbPDPsLZJ4RU1NR6jTIDWpf81Sfiwk3T845V0yJJGxjawjkQZmIWVgPW/qY/dMSv0o08FRWJ/zsg==",
 		tags:      []string{"16"},
+	}},
+	{Postgres18, embeddedPostgres{
+		base: Postgres17, version: "18.4.0-beta.17",
+		integrity: "sha512-jVw/MdDtIX/vICH/DKIe6/mHpiCggdx6QVyza4vt/NbcZFsL0KhwglF6F1Koqx3gRBZ9XtN+vi63EsqSyqOSxA==",
+		tags:      []string{"18"},
 	}},
 }
 

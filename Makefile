@@ -59,6 +59,10 @@ manifests: ## Generate the CRD, the operator's ClusterRole and the webhook confi
 	  "paths={./apis/v1alpha1,./reconciler/...,./webhooks/...}" \
 	  output:crd:dir=config/crd/bases output:rbac:dir=config/rbac output:webhook:dir=config/webhook
 
+.PHONY: catalogue
+catalogue: bin/cluster ## Rewrite postgres/catalogue.tsv from real servers of each major version. Root on Linux.
+	@go run ./hack/catalogue --launcher bin/cluster --output postgres/catalogue.tsv
+
 .PHONY: golden
 golden: ## Rewrite the golden files of the tests from what the code renders now.
 	@UPDATE_GOLDEN=1 go test -count=1 $(GOLDEN)
@@ -114,7 +118,7 @@ test-api: bin/cluster ## Test against a real kube-apiserver with cert-manager's 
 .PHONY: test-e2e
 test-e2e: bin/cluster ## Test on the local cluster with real PostgreSQL; starts it if needed. Root on Linux.
 	@bin/cluster up --kubectl bin/kubectl
-	@PGO_E2E=1 go test -p 1 -count=1 -timeout 60m -parallel 4 ./test/localcluster/... ./test/ledger/... ./test/e2e/... ./test/docs/...
+	@PGO_E2E=1 go test -p 1 -count=1 -timeout 60m -parallel 4 ./test/pgserver/... ./test/localcluster/... ./test/ledger/... ./test/e2e/... ./test/docs/...
 
 .PHONY: test-cluster
 test-cluster: ## Prove the local cluster itself: start, faults, repair, nothing left behind. Removes the machine's cluster.

@@ -85,10 +85,12 @@ func checkKnown(major, name, value string) string {
 		return p.check(value)
 	case otherMajor:
 		return fmt.Sprintf("is not a setting of PostgreSQL %s (%s); leave it out", major, p.majors())
-	default:
-		return fmt.Sprintf("is not a setting of PostgreSQL %s; one of an extension has the extension's name and a dot "+
-			"before it, such as pg_stat_statements.max%s", major, didYouMean(major, name))
 	}
+	detail := "is not a setting of PostgreSQL " + major
+	if meant := didYouMean(major, name); meant != "" {
+		return detail + meant
+	}
+	return detail + "; one of an extension has the extension's name and a dot before it, such as pg_stat_statements.max"
 }
 
 func didYouMean(major, name string) string {

@@ -8,8 +8,6 @@ import (
 
 // relation is a rule about several settings, without which a server does not start or takes none of them.
 type relation struct {
-	// since is the first major version that has it; empty for all.
-	since string
 	// settings that it is about, the one to blame first.
 	settings []string
 	// broken says what is wrong with the values; empty if nothing is.
@@ -25,8 +23,8 @@ var relations = []relation{
 		broken: func(e effective) string {
 			reserved := e.number("superuser_reserved_connections") + e.number("reserved_connections")
 			if all := e.number("max_connections"); reserved >= all {
-				return fmt.Sprintf("reserves %.0f connections together with its sibling, but max_connections is %.0f; "+
-					"reserve fewer, or raise max_connections", reserved, all)
+				return fmt.Sprintf("does not fit: superuser_reserved_connections and reserved_connections reserve %.0f of %.0f "+
+					"max_connections; reserve fewer, or raise max_connections", reserved, all)
 			}
 			return ""
 		},
@@ -43,18 +41,8 @@ var relations = []relation{
 			// Each may be as large as mostBackends; the launcher of autovacuum and of slot synchronisation come on top.
 			sum := e.number("max_connections") + e.number("max_worker_processes") + e.number("max_wal_senders") + e.number(workers) + 2
 			if sum > mostBackends {
-				return fmt.Sprintf("asks for %.0f processes together with max_connections, max_worker_processes, max_wal_senders and "+
-					"%s; PostgreSQL can have %d", sum, workers, mostBackends)
-			}
-			return ""
-		},
-	},
-	{
-		since:    "17",
-		settings: []string{"sync_replication_slots", "wal_level"},
-		broken: func(e effective) string {
-			if e.on("sync_replication_slots") && !strings.EqualFold(e.values["wal_level"], "logical") {
-				return "needs wal_level = logical, or replicas stop; set both, or leave it out"
+				return fmt.Sprintf("is too large: max_connections, max_worker_processes, max_wal_senders and %s make %.0f processes; "+
+					"PostgreSQL can have %d", workers, sum, mostBackends)
 			}
 			return ""
 		},
@@ -84,9 +72,6 @@ func checkRelations(major string, user map[string]string, refused []ParameterPro
 	var problems []ParameterProblem
 	e := effective{major: major, values: Settings(major, user)}
 	for _, r := range relations {
-		if r.since != "" && CompareMajor(major, r.since) < 0 {
-			continue
-		}
 		blamed, bad := "", false
 		for _, name := range r.settings {
 			original, set := given[name]

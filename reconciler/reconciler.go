@@ -104,7 +104,7 @@ func (r *Reconciler) snapshot(
 	m.newestStatus(cluster)
 	cluster.Default(r.options.Defaults)
 	s := facts.Snapshot(cluster)
-	s.Invalid = rules.ValidateSpec(&cluster.Spec)
+	s.Invalid = rules.ValidateStored(&cluster.Spec)
 	if err := r.observer.StorageClasses(ctx, s); err != nil {
 		return nil, err
 	}

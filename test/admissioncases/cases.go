@@ -175,6 +175,35 @@ var All = map[string]Case{
 		New:     `{parameters: {fsync: "off", work_mem: lots, "no such": "1"}}`,
 		Refused: []string{"spec.parameters[fsync]", "spec.parameters[no such]", "spec.parameters[work_mem]"}, NotInSchema: true,
 	},
+	"parameter unknown": {
+		New: `{version: "17", parameters: {work_men: 8MB}}`, Refused: []string{"spec.parameters[work_men]"},
+		Says: "is not a setting of PostgreSQL 17; did you mean work_mem?", NotInSchema: true,
+	},
+	"parameter of a later version": {
+		New: `{version: "16", parameters: {io_method: sync}}`, Refused: []string{"spec.parameters[io_method]"}, Says: "it came with 18", NotInSchema: true,
+	},
+	"parameter out of range": {
+		New: `{parameters: {work_mem: 1kB}}`, Refused: []string{"spec.parameters[work_mem]"}, Says: "between 64kB and 2147483647kB", NotInSchema: true,
+	},
+	"parameter with a program": {
+		New: `{parameters: {archive_cleanup_command: "id"}}`, Refused: []string{"spec.parameters[archive_cleanup_command]"},
+		Says: "archiving", NotInSchema: true,
+	},
+	"parameters that conflict": {
+		New:     `{parameters: {max_connections: "10", superuser_reserved_connections: "10"}}`,
+		Refused: []string{"spec.parameters[superuser_reserved_connections]"}, Says: "raise max_connections", NotInSchema: true,
+	},
+	"parameters that come to conflict": {
+		Old: `{parameters: {superuser_reserved_connections: "20"}}`, New: `{parameters: {max_connections: "20", superuser_reserved_connections: "20"}}`,
+		Refused: []string{"spec.parameters[superuser_reserved_connections]"}, NotInSchema: true,
+	},
+	"parameter with restart": {
+		Old: `{replicas: 3}`, New: `{replicas: 3, parameters: {max_connections: "200"}}`, Warns: "spec.parameters[max_connections]: takes a restart",
+	},
+	"parameter with restart removed": {
+		Old: `{replicas: 3, parameters: {wal_level: logical}}`, New: `{replicas: 3}`, Warns: "spec.parameters[wal_level]: takes a restart",
+	},
+	"parameter with restart at first": {New: `{replicas: 3, parameters: {max_connections: "200"}}`},
 	"parameter wrong beside an old wrong one": {
 		Old: `{parameters: {work_mem: 8MB}}`, New: `{parameters: {work_mem: 8MB, port: "1"}}`,
 		Refused: []string{"spec.parameters[port]"}, NotInSchema: true,

@@ -89,7 +89,7 @@ func TestDeadWebhook(t *testing.T) {
 
 // legacy is an object that today's rules refuse everywhere.
 const legacy = `{replicas: 9, version: "15.2", storage: 0Gi, storageClassName: Bad_Class, image: Postgres,
-	resources: {requests: {cpu: 2}, limits: {cpu: 1}}, parameters: {fsync: "off"}, tolerations: [{operator: Is}]}`
+	resources: {requests: {cpu: 2}, limits: {cpu: 1}}, parameters: {fsync: "off", work_men: 8MB}, tolerations: [{operator: Is}]}`
 
 // storeLegacy smuggles an object in under a definition without rules.
 func storeLegacy(t *testing.T, namespace, name string) {

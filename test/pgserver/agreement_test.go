@@ -41,7 +41,6 @@ var stricter = map[string]string{
 	"max_wal_size":                   "a server compares it with its files when it starts",
 	"wal_level":                      "minimal ends replication",
 	"ssl_min_protocol_version":       "versions of TLS that are broken",
-	"sync_replication_slots":         "stops replicas unless wal_level is logical",
 }
 
 // exclusive are groups of settings whose values a server compares with each other: one of a group at a time is tried.

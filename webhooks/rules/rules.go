@@ -11,6 +11,7 @@ import (
 
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/apis/v1alpha1"
+	"github.com/acme/pg-operator/postgres"
 )
 
 type spec = v1alpha1.PostgresClusterSpec
@@ -32,6 +33,15 @@ func ValidateUpdate(old, cluster *v1alpha1.PostgresCluster) field.ErrorList {
 // ValidateSpec judges a spec by itself, whatever was before. Errors are sorted by field.
 func ValidateSpec(s *v1alpha1.PostgresClusterSpec) field.ErrorList {
 	return sorted(check(nil, s))
+}
+
+// ValidateStored judges the spec of a stored object before it is acted upon. Unlike ValidateSpec it passes settings that
+// a running database copes with: an operator that learned of a rule must not stop the care for clusters that an older
+// one admitted, when PostgreSQL ignores the setting and status reports it. Errors are sorted by field.
+func ValidateStored(s *v1alpha1.PostgresClusterSpec) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := parameterErrors(s, path.Child("parameters"), func(problem postgres.ParameterProblem) bool { return problem.Harmless })
+	return sorted(append(errs, checkRules(nil, s, path)...))
 }
 
 // rule judges one field. inputs are all that its verdict depends on: while they do not change, it is not judged.
@@ -58,8 +68,11 @@ var specRules = []rule{
 // check applies every rule to s; with an old spec, only to what differs from it.
 func check(old, s *spec) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := validateParameters(old, s, path.Child("parameters"))
-	errs = append(errs, validateHBA(old, s, path.Child("hba"))...)
+	return append(validateParameters(old, s, path.Child("parameters")), checkRules(old, s, path)...)
+}
+
+func checkRules(old, s *spec, path *field.Path) field.ErrorList {
+	errs := validateHBA(old, s, path.Child("hba"))
 	for _, r := range specRules {
 		if old != nil && equality.Semantic.DeepEqual(r.inputs(old), r.inputs(s)) {
 			continue

@@ -71,7 +71,7 @@ func TestTable(t *testing.T) {
 // legacy breaks every rule.
 const legacy = `{replicas: 9, version: "15.2", storage: 1Ti, storageClassName: Bad_Class, image: Postgres,
 	deletionPolicy: Never, upgradePolicy: Never, resources: {claims: [{name: a}]}, nodeSelector: {"a b": "c"},
-	parameters: {fsync: "off", port: "1"}, tolerations: [{operator: Is}], affinity: {nodeAffinity: {
+	parameters: {fsync: "off", port: "1", work_men: 8MB, max_connections: "20", superuser_reserved_connections: "20"}, tolerations: [{operator: Is}], affinity: {nodeAffinity: {
 	preferredDuringSchedulingIgnoredDuringExecution: [{weight: 0, preference: {}}]}},
 	topologySpreadConstraints: [{maxSkew: 0, topologyKey: a, whenUnsatisfiable: DoNotSchedule}]}`
 
@@ -96,9 +96,22 @@ func TestOnlyChangesAreJudged(t *testing.T) {
 		"a setting made worse": {
 			change: func(c *v1alpha1.PostgresCluster) { c.Spec.Parameters["port"] = "2" }, want: []string{"spec.parameters[port]"},
 		},
+		"an unknown setting changed": {
+			change: func(c *v1alpha1.PostgresCluster) { c.Spec.Parameters["work_men"] = "9MB" }, want: []string{"spec.parameters[work_men]"},
+		},
+		"a conflict of settings made worse": {
+			change: func(c *v1alpha1.PostgresCluster) { c.Spec.Parameters["max_connections"] = "15" },
+			want:   []string{"spec.parameters[superuser_reserved_connections]"},
+		},
+		"a conflict of settings mended": {
+			change: func(c *v1alpha1.PostgresCluster) { delete(c.Spec.Parameters, "max_connections") },
+		},
 		"another version, which judges settings anew": {
 			change: func(c *v1alpha1.PostgresCluster) { c.Spec.Version, c.Spec.UpgradePolicy = "16", "AllowMajor" },
-			want:   []string{"spec.parameters[fsync]", "spec.parameters[port]"},
+			want: []string{
+				"spec.parameters[fsync]", "spec.parameters[port]", "spec.parameters[superuser_reserved_connections]",
+				"spec.parameters[work_men]",
+			},
 		},
 	}
 	for name, test := range tests {
@@ -112,6 +125,72 @@ func TestOnlyChangesAreJudged(t *testing.T) {
 			}
 			if !slices.Equal(refused, test.want) {
 				t.Errorf("refused %q, want %q", refused, test.want)
+			}
+		})
+	}
+}
+
+// TestStoredSettings: what an older operator admitted, and PostgreSQL copes with, stops nobody from acting on an object.
+func TestStoredSettings(t *testing.T) {
+	tests := map[string]struct {
+		parameters map[string]string
+		want       []string
+	}{
+		"unknown":                {parameters: map[string]string{"work_men": "8MB"}},
+		"of another version":     {parameters: map[string]string{"io_method": "sync"}},
+		"no such value":          {parameters: map[string]string{"work_mem": "lots", "synchronous_commit": "maybe"}},
+		"values that conflict":   {parameters: map[string]string{"max_connections": "20", "superuser_reserved_connections": "20"}},
+		"learned to be unwise":   {parameters: map[string]string{"session_preload_libraries": "auto_explain"}},
+		"not ours to pass on":    {parameters: map[string]string{"fsync": "off"}, want: []string{"spec.parameters[fsync]"}},
+		"a program":              {parameters: map[string]string{"Archive_command": "true"}, want: []string{"spec.parameters[Archive_command]"}},
+		"not a name":             {parameters: map[string]string{"a b": "c"}, want: []string{"spec.parameters[a b]"}},
+		"twice":                  {parameters: map[string]string{"Work_mem": "8MB", "work_mem": "8MB"}, want: []string{"spec.parameters[work_mem]"}},
+		"less than we need":      {parameters: map[string]string{"max_wal_senders": "0"}, want: []string{"spec.parameters[max_wal_senders]"}},
+		"nobody could replicate": {parameters: map[string]string{"wal_level": "minimal"}, want: []string{"spec.parameters[wal_level]"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := cluster(t, "", `{replicas: 3, version: "16"}`, "{}").Spec
+			s.Parameters = test.parameters
+			if len(ValidateSpec(&s)) == 0 {
+				t.Error("a new cluster may have it")
+			}
+			var refused []string
+			for _, err := range ValidateStored(&s) {
+				refused = append(refused, err.Field)
+			}
+			if !slices.Equal(refused, test.want) {
+				t.Errorf("stored, it is refused for %q, want %q", refused, test.want)
+			}
+		})
+	}
+}
+
+func TestWarnRestarts(t *testing.T) {
+	tests := map[string]struct{ old, changed, want string }{
+		"set":                 {old: `{}`, changed: `{parameters: {max_connections: "200"}}`, want: "max_connections"},
+		"changed":             {old: `{parameters: {max_connections: "100"}}`, changed: `{parameters: {max_connections: "200"}}`, want: "max_connections"},
+		"removed":             {old: `{parameters: {Max_connections: "100"}}`, changed: `{parameters: {}}`, want: "max_connections"},
+		"two":                 {old: `{}`, changed: `{parameters: {wal_level: logical, shared_buffers: 1GB}}`, want: "shared_buffers wal_level"},
+		"the same":            {old: `{parameters: {max_connections: "200"}}`, changed: `{paused: true, parameters: {Max_Connections: "200"}}`},
+		"taken at once":       {old: `{}`, changed: `{parameters: {work_mem: 8MB, pg_stat_statements.max: "1"}}`},
+		"with a version":      {old: `{version: "16"}`, changed: `{version: "17", upgradePolicy: AllowMajor, parameters: {max_connections: "200"}}`},
+		"a restart up to 17":  {old: `{version: "17"}`, changed: `{version: "17", parameters: {autovacuum_max_workers: "5"}}`, want: "autovacuum_max_workers"},
+		"no restart since 18": {old: `{version: "18"}`, changed: `{version: "18", parameters: {autovacuum_max_workers: "5"}}`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, w := range Warnings(cluster(t, "", test.old, "{}"), cluster(t, "", test.changed, "{}")) {
+				if rest, found := strings.CutPrefix(w, "spec.parameters["); found {
+					name, text, _ := strings.Cut(rest, "]")
+					if got = append(got, name); !strings.Contains(text, "restart") {
+						t.Errorf("warning %q", w)
+					}
+				}
+			}
+			if strings.Join(got, " ") != test.want {
+				t.Errorf("warnings about %q, want %q", got, test.want)
 			}
 		})
 	}

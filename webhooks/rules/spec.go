@@ -3,9 +3,11 @@ package rules
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -102,20 +104,42 @@ func validateUpgradePolicy(s *spec, path *field.Path) field.ErrorList {
 // validateParameters judges all settings when the version changes, else those that changed. Values are not repeated:
 // one may hold a password.
 func validateParameters(old, s *spec, path *field.Path) field.ErrorList {
-	major, majors := s.Version, postgres.Majors()
-	if !slices.Contains(majors, major) {
-		major = majors[len(majors)-1] // Unset, or refused by its own rule.
-	}
+	return parameterErrors(s, path, func(problem postgres.ParameterProblem) bool {
+		return old != nil && old.Version == s.Version && sameParameters(old, s, append(problem.With, problem.Name))
+	})
+}
+
+// parameterErrors are the problems of all settings but those that are left out.
+func parameterErrors(s *spec, path *field.Path, leaveOut func(postgres.ParameterProblem) bool) field.ErrorList {
 	var errs field.ErrorList
-	for _, problem := range postgres.CheckParameters(major, s.Parameters) {
-		if old != nil && old.Version == s.Version {
-			if before, set := old.Parameters[problem.Name]; set && before == s.Parameters[problem.Name] {
-				continue
-			}
+	for _, problem := range postgres.CheckParameters(judgedMajor(s), s.Parameters) {
+		if !leaveOut(problem) {
+			errs = append(errs, field.Invalid(path.Key(problem.Name), field.OmitValueType{}, problem.Detail))
 		}
-		errs = append(errs, field.Invalid(path.Key(problem.Name), field.OmitValueType{}, problem.Detail))
 	}
 	return errs
+}
+
+// sameParameters tells whether two specs have the same values of some settings. Case does not matter in names.
+func sameParameters(a, b *spec, names []string) bool {
+	inA, inB := lowerNames(a.Parameters), lowerNames(b.Parameters)
+	for _, name := range names {
+		valueA, setA := inA[strings.ToLower(name)]
+		valueB, setB := inB[strings.ToLower(name)]
+		if setA != setB || valueA != valueB {
+			return false
+		}
+	}
+	return true
+}
+
+// lowerNames gives each name once; of two that differ in case only, the last in order counts, as in a rendered file.
+func lowerNames(parameters map[string]string) map[string]string {
+	lower := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+		lower[strings.ToLower(name)] = parameters[name]
+	}
+	return lower
 }
 
 // oneOf accepts the zero value and the listed ones.

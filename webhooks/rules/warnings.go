@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/apis/v1alpha1"
+	"github.com/acme/pg-operator/postgres"
 )
 
 // Warnings tells what is legal and risky in a cluster; with an old state, only what is new in it. One warning has
@@ -26,6 +28,7 @@ func Warnings(old, cluster *v1alpha1.PostgresCluster) []string {
 		warnings = append(warnings, fmt.Sprintf(
 			"spec.version: %s to %s is a major upgrade; it cannot be undone without a backup", before, now))
 	}
+	warnings = append(warnings, warnRestarts(&old.Spec, &cluster.Spec)...)
 	if cluster.Spec.DeletionProtection && !old.Spec.DeletionProtection && !cluster.DeletionTimestamp.IsZero() {
 		warnings = append(warnings, "spec.deletionProtection: comes too late, this PostgresCluster is being deleted already")
 	}
@@ -43,6 +46,24 @@ func warningsOf(s *spec) []string {
 		}
 	}
 	return append(warnings, warnHBA(s)...)
+}
+
+// warnRestarts names the settings that were set, changed or removed and that a running server does not take. Another
+// version or image restarts the instances anyhow.
+func warnRestarts(old, s *spec) []string {
+	if old.Version != s.Version || old.Image != s.Image {
+		return nil
+	}
+	all := lowerNames(old.Parameters)
+	maps.Copy(all, lowerNames(s.Parameters))
+	var warnings []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if postgres.NeedsRestart(judgedMajor(s), name) && !sameParameters(old, s, []string{name}) {
+			warnings = append(warnings, fmt.Sprintf(
+				"spec.parameters[%s]: takes a restart of each instance, replicas first; the primary is away for some seconds", name))
+		}
+	}
+	return warnings
 }
 
 // warnName tells of a Service that another cluster would want: the headless one has the cluster's own name.

@@ -38,6 +38,7 @@ type shelf struct {
 	claims         []corev1.PersistentVolumeClaim
 	pods           []corev1.Pod
 	applied        map[string]int
+	deleted        int
 	status         *v1alpha1.PostgresClusterStatus
 }
 
@@ -85,7 +86,10 @@ func (s *shelf) Create(_ context.Context, object client.Object, _ ...client.Crea
 	return nil
 }
 
-func (s *shelf) Delete(context.Context, client.Object, ...client.DeleteOption) error { return nil }
+func (s *shelf) Delete(context.Context, client.Object, ...client.DeleteOption) error {
+	s.deleted++
+	return nil
+}
 
 func (s *shelf) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
 	return nil
@@ -268,6 +272,57 @@ func statefulSet(generation string) *appsv1.StatefulSet {
 		Annotations:     map[string]string{naming.AnnotationGeneration: generation},
 		OwnerReferences: []metav1.OwnerReference{{Kind: "PostgresCluster", Name: "db", UID: "1", Controller: new(true)}},
 	}}
+}
+
+// TestADeletedPodIsNotSeenAgain: until the cache shows the end of a pod that the operator deleted, what it shows of the
+// cluster is not so any more.
+func TestADeletedPodIsNotSeenAgain(t *testing.T) {
+	b := newBed(nil)
+	b.shelf.set = statefulSet("4")
+	pod := func(change func(*corev1.Pod)) {
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: "db-0", Namespace: "ns", UID: "pod", ResourceVersion: "1",
+			Annotations:     map[string]string{naming.AnnotationTemplateHash: "older", naming.AnnotationReport: `{"role":"Primary","state":"Running"}`},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "StatefulSet", Name: "db", UID: "set", Controller: new(true)}},
+		}}
+		change(&p)
+		b.shelf.pods = []corev1.Pod{p}
+	}
+	pod(func(*corev1.Pod) {})
+	b.pass(t)
+	if b.shelf.deleted != 1 {
+		t.Fatalf("%d pods were deleted", b.shelf.deleted)
+	}
+	// The template is as it was when the pod was made, and the pod is still shown.
+	pod(func(p *corev1.Pod) { p.Annotations[naming.AnnotationTemplateHash] = "" })
+	b.shelf.status = nil
+	if wait := b.pass(t).RequeueAfter; wait <= 0 || b.shelf.status != nil {
+		t.Errorf("the status was written from a cache that is behind; looks again after %s", wait)
+	}
+	pod(func(p *corev1.Pod) { p.DeletionTimestamp, p.ResourceVersion = &metav1.Time{Time: b.clock}, "2" })
+	b.clock = b.clock.Add(2 * time.Second)
+	if b.pass(t); b.shelf.status == nil {
+		t.Error("the cache has caught up, and no status was written")
+	}
+}
+
+// TestConditionsOfOthersAreLeftToThem, and cause no writes.
+func TestConditionsOfOthersAreLeftToThem(t *testing.T) {
+	b := newBed(nil)
+	b.shelf.set = statefulSet("4")
+	foreign := metav1.Condition{Type: "Audited", Status: metav1.ConditionTrue, Reason: "Seen"}
+	b.shelf.cluster.Status.Conditions = []metav1.Condition{foreign}
+	b.pass(t)
+	if len(b.shelf.status.Conditions) != 5 || meta.FindStatusCondition(b.shelf.status.Conditions, foreign.Type) != nil {
+		t.Errorf("conditions %v", b.shelf.status.Conditions)
+	}
+	b.shelf.cluster.Status = *b.shelf.status
+	b.shelf.cluster.Status.Conditions = append(b.shelf.cluster.Status.Conditions, foreign)
+	b.shelf.cluster.ResourceVersion, b.shelf.status = "10", nil
+	b.clock = b.clock.Add(time.Minute)
+	if b.pass(t); b.shelf.status != nil {
+		t.Errorf("the same status was written again: %v", b.shelf.status)
+	}
 }
 
 // TestStatusTellsOfAnIntentThatCannotBeRendered: the log alone would not reach the user.

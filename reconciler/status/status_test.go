@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmetav1 "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
@@ -432,6 +433,22 @@ func TestStatusIsStable(t *testing.T) {
 	for i := range first.Conditions {
 		if first.Conditions[i] != second.Conditions[i] {
 			t.Errorf("condition changed from %v to %v", first.Conditions[i], second.Conditions[i])
+		}
+	}
+}
+
+// TestEventsFit: the API server takes no note of more than 1024 bytes.
+func TestEventsFit(t *testing.T) {
+	s := healthy()
+	unschedulable(s, 1)
+	s.Instances[1].Pod.Status.Conditions[1].Message = strings.Repeat("ä", 1000)
+	_, told := status.Compute(s, next(s), &outcome.Result{}, now)
+	if len(told) == 0 {
+		t.Fatal("no events")
+	}
+	for _, event := range told {
+		if len(event.Message) > 1024 || !utf8.ValidString(event.Message) {
+			t.Errorf("%d bytes: %q", len(event.Message), event.Message)
 		}
 	}
 }

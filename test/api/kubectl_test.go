@@ -237,7 +237,7 @@ func TestColumns(t *testing.T) {
 	if got := strings.Join(rows[1][:5], " "); got != "orders-db 3 0 16 20Gi" {
 		t.Errorf("row %q; zero ready must show as 0", got)
 	}
-	patchStatus(t, namespace, `{"readyReplicas":3,"primary":"orders-db-0","conditions":[{"type":"Ready","status":"True",
+	patchStatus(t, namespace, `{"observedGeneration":1,"readyReplicas":3,"primary":"orders-db-0","conditions":[{"type":"Ready","status":"True",
 		"reason":"AllReplicasReady","message":"3/3 instances ready","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`)
 	rows = table(plane.Kubectl(t, "get", "postgrescluster", "-n", namespace))
 	if got := strings.Join(rows[1][:7], " "); got != "orders-db 3 3 16 20Gi orders-db-0 AllReplicasReady" {

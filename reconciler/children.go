@@ -44,9 +44,7 @@ const (
 // instance.
 func (r *Reconciler) apply(ctx context.Context, s *snapshot.Cluster, plan decide.Plan, pass *apply.Pass) error {
 	if !plan.Apply {
-		intents, _, err := r.intents(s, render.Claims(s, plan))
-		pass.All(ctx, intents)
-		return err
+		return r.claims(ctx, s, plan, pass)
 	}
 	objects, err := r.objects(s, plan, r.options.render())
 	if err != nil {
@@ -55,6 +53,20 @@ func (r *Reconciler) apply(ctx context.Context, s *snapshot.Cluster, plan decide
 	intents, rendered, err := r.intents(s, objects)
 	if err != nil {
 		return err
+	}
+	switch answer, err := r.preflight(ctx, s, plan, intents, pass); {
+	case err != nil || pass.Result.Gone:
+		return err
+	case answer == withheld:
+		return r.claims(ctx, s, plan.Held(s), pass)
+	case answer == held:
+		plan = plan.Held(s)
+		if objects, err = r.objects(s, plan, r.options.render()); err != nil {
+			return fmt.Errorf("rendering: %w", err)
+		}
+		if intents, rendered, err = r.intents(s, objects); err != nil {
+			return err
+		}
 	}
 	r.ensure(ctx, s, pass)
 	pass.Keep(func(key outcome.Key) bool { return rendered[snapshot.Key(key)] })
@@ -72,6 +84,13 @@ func (r *Reconciler) apply(ctx context.Context, s *snapshot.Cluster, plan decide
 	r.prune(ctx, s, pass, rendered)
 	r.restart(ctx, plan, pass)
 	return nil
+}
+
+// claims applies volume claims alone.
+func (r *Reconciler) claims(ctx context.Context, s *snapshot.Cluster, plan decide.Plan, pass *apply.Pass) error {
+	intents, _, err := r.intents(s, render.Claims(s, plan))
+	pass.All(ctx, intents)
+	return err
 }
 
 // intents pairs what was rendered with what is live.
@@ -142,9 +161,10 @@ func (r *Reconciler) prune(ctx context.Context, s *snapshot.Cluster, pass *apply
 	}
 }
 
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 
-// restart deletes the one pod that is to be made anew. The agents' rights on pods must be ours too, to be given.
+// restart deletes the one pod that is to be made anew. The agents' rights on pods must be ours too, to be given. Pods are
+// created by dry runs only (preflight).
 func (r *Reconciler) restart(ctx context.Context, plan decide.Plan, pass *apply.Pass) {
 	if plan.Restart == nil || ctx.Err() != nil {
 		return

@@ -4,6 +4,7 @@ package reconciler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -105,7 +106,7 @@ func (r *Reconciler) snapshot(
 	cluster.Default(r.options.Defaults)
 	s := facts.Snapshot(cluster)
 	s.Invalid = rules.ValidateStored(&cluster.Spec)
-	if err := r.observer.StorageClasses(ctx, s); err != nil {
+	if err := errors.Join(r.observer.StorageClasses(ctx, s), r.observer.Quotas(ctx, s)); err != nil {
 		return nil, err
 	}
 	if !s.Deleting() && s.StatefulSet != nil && s.Missing(s.WantedReplicas()) && now.Sub(m.started) > refusalDelay {

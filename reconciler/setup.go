@@ -43,6 +43,8 @@ type Options struct {
 	PostgresUID int64
 	// LeaseDuration is how long a silent primary keeps its Lease; 10 seconds when zero.
 	LeaseDuration time.Duration
+	// NoPreflight leaves it to be found out later what the API server refuses.
+	NoPreflight bool
 	// MaxConcurrentReconciles is the number of clusters worked on at a time; 4 when zero.
 	MaxConcurrentReconciles int
 }
@@ -67,7 +69,7 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// CacheOptions make the cache hold PostgresClusters, StorageClasses and of all other kinds nothing but our own children,
+// CacheOptions make the cache hold PostgresClusters, StorageClasses, ResourceQuotas and of all other kinds nothing but our own children,
 // without managedFields, and hand out its objects without copying them: whoever reads from it must not change what it
 // gets. The filter is the default one because kinds that are named must exist when the operator starts, and
 // cert-manager's may come later.
@@ -80,6 +82,7 @@ func CacheOptions() cache.Options {
 		DefaultLabelSelector:         labels.SelectorFromSet(labels.Set{naming.LabelManagedBy: naming.ManagedBy}),
 		ByObject: map[client.Object]cache.ByObject{
 			&v1alpha1.PostgresCluster{}: everything, metadata(observe.StorageClassKind): everything,
+			&corev1.ResourceQuota{}: everything,
 		},
 	}
 }
@@ -133,11 +136,13 @@ func watch(mgr ctrl.Manager, c controller.Controller) error {
 			return err
 		}
 	}
-	classes := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
-		return unready(ctx, mgr.GetCache())
+	helped := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+		return unready(ctx, mgr.GetCache(), object.GetNamespace())
 	})
-	if err := c.Watch(source.Kind(mgr.GetCache(), client.Object(metadata(observe.StorageClassKind)), classes)); err != nil {
-		return fmt.Errorf("watch StorageClasses: %w", err)
+	for _, object := range []client.Object{metadata(observe.StorageClassKind), &corev1.ResourceQuota{}} {
+		if err := c.Watch(source.Kind(mgr.GetCache(), object, helped)); err != nil {
+			return fmt.Errorf("watch %T: %w", object, err)
+		}
 	}
 	return nil
 }
@@ -167,10 +172,10 @@ func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: cluster}}}
 }
 
-// unready are the clusters that a new StorageClass may help.
-func unready(ctx context.Context, reader client.Reader) []reconcile.Request {
+// unready are the clusters that a new StorageClass, or a changed quota of a namespace, may help.
+func unready(ctx context.Context, reader client.Reader, namespace string) []reconcile.Request {
 	clusters := &v1alpha1.PostgresClusterList{}
-	if err := reader.List(ctx, clusters); err != nil {
+	if err := reader.List(ctx, clusters, client.InNamespace(namespace)); err != nil {
 		return nil
 	}
 	var requests []reconcile.Request

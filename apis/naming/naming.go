@@ -61,6 +61,8 @@ const (
 	AnnotationGeneration = "db.example.com/cluster-generation"
 	// AnnotationTemplateHash on a pod is the hash of the pod template it was made from.
 	AnnotationTemplateHash = "db.example.com/template-hash"
+	// AnnotationImage on a StatefulSet is PostgreSQL's image as it was rendered: a policy may have changed the template's.
+	AnnotationImage = "db.example.com/image"
 
 	// The annotations of the Lease, written by its holder only (high-availability.md section 2).
 	AnnotationLeaseSystemID = "db.example.com/system-id"

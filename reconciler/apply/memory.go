@@ -3,6 +3,7 @@ package apply
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -14,6 +15,7 @@ type memory struct {
 	applied map[outcome.Key]applied
 	ensured map[outcome.Key]time.Time
 	fights  map[fight][]time.Time
+	asked   map[schema.GroupKind]answered
 	// contests are the fights that go on.
 	contests map[outcome.Key]contest
 }
@@ -47,6 +49,7 @@ func (a *Applier) memory(owner types.UID) *memory {
 		m = &memory{
 			applied: map[outcome.Key]applied{}, ensured: map[outcome.Key]time.Time{},
 			fights: map[fight][]time.Time{}, contests: map[outcome.Key]contest{},
+			asked: map[schema.GroupKind]answered{},
 		}
 		a.owners[owner] = m
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/apis/v1alpha1"
 	"github.com/acme/pg-operator/instance/contract"
 	"github.com/acme/pg-operator/postgres"
@@ -205,7 +206,11 @@ func (p *Plan) step(instance, action, reason string) {
 	p.Steps = append(p.Steps, v1alpha1.PlannedStep{Instance: instance, Action: action, Reason: reason})
 }
 
+// liveImage is what was rendered last, not what a policy made of it: that would be made of itself again and again.
 func liveImage(s *snapshot.Cluster) string {
+	if s.StatefulSet != nil && s.StatefulSet.Annotations[naming.AnnotationImage] != "" {
+		return s.StatefulSet.Annotations[naming.AnnotationImage]
+	}
 	if s.StatefulSet == nil || len(s.StatefulSet.Spec.Template.Spec.Containers) == 0 {
 		return ""
 	}

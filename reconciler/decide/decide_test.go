@@ -193,6 +193,17 @@ func TestNext(t *testing.T) {
 				}
 			},
 		},
+		"as it was rendered, not as a policy has made it": {
+			func(s *snapshot.Cluster) {
+				s.Object.Spec.Version, s.Object.Spec.Image = "18", "mine:2"
+				s.StatefulSet.Annotations = map[string]string{naming.AnnotationImage: "mine:0"}
+			},
+			func(t *testing.T, p decide.Plan) {
+				if p.Image != "mine:0" {
+					t.Errorf("image %s", p.Image)
+				}
+			},
+		},
 		"growth: claims first, then the StatefulSet anew": {
 			func(s *snapshot.Cluster) { s.Object.Spec.Storage = "30Gi" },
 			func(t *testing.T, p decide.Plan) {

@@ -157,6 +157,7 @@ func (o *options) setup(ctx context.Context, mgr ctrl.Manager, server *certs.Ser
 	if err := reconciler.SetupWithManager(mgr, reconciler.Options{
 		OperatorImage: image, Images: images, Defaults: defaults, PostgresUID: o.postgresUID,
 		LeaseDuration: o.failoverLease, MaxConcurrentReconciles: o.concurrency,
+		NoPreflight: !o.preflight,
 	}); err != nil {
 		return fmt.Errorf("set up the reconciler: %w", err)
 	}

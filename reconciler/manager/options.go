@@ -40,6 +40,7 @@ type options struct {
 
 	leaderElect    bool
 	concurrency    int
+	preflight      bool
 	namespaces     []string
 	metricsBind    string
 	probeBind      string
@@ -70,6 +71,9 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.leaderElect, "leader-elect", true,
 		"Reconcile in one of several operators only. Without it, run no more than one.")
 	flags.IntVar(&o.concurrency, "max-concurrent-reconciles", 4, "PostgresClusters reconciled at the same time.")
+	flags.BoolVar(&o.preflight, "preflight", true,
+		"Ask the API server by dry runs whether it would take pods and volumes, before anything is made and before a running "+
+			"pod is replaced. Turn it off where a policy judges pods by who creates them.")
 	flags.StringArrayVar(&o.namespaces, "watch-namespace", nil,
 		"Namespace whose PostgresClusters are reconciled; repeatable. Otherwise all namespaces.")
 	flags.StringVar(&o.metricsBind, "metrics-bind-address", ":8443",

@@ -55,6 +55,36 @@ func newer(a, b *metav1.PartialObjectMetadata) bool {
 	return b.CreationTimestamp.Before(&a.CreationTimestamp)
 }
 
+// +kubebuilder:rbac:groups="",resources=resourcequotas,verbs=get;list;watch
+
+// Quotas adds the namespace's ResourceQuotas to a snapshot.
+func (o *Observer) Quotas(ctx context.Context, s *snapshot.Cluster) error {
+	list := corev1.ResourceQuotaList{}
+	if err := o.Cache.List(ctx, &list, client.InNamespace(s.Object.Namespace)); err != nil {
+		return fmt.Errorf("listing ResourceQuotas: %w", err)
+	}
+	for i := range list.Items {
+		s.Quotas = append(s.Quotas, &list.Items[i])
+	}
+	return nil
+}
+
+// +kubebuilder:rbac:groups="",resources=limitranges,verbs=list
+
+// LimitRanges are the names of a namespace's LimitRanges, which the API server leaves out when one refuses something.
+func (o *Observer) LimitRanges(ctx context.Context, namespace string) ([]string, error) {
+	list := corev1.LimitRangeList{}
+	if err := o.Live.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing LimitRanges: %w", err)
+	}
+	names := make([]string, 0, len(list.Items))
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
 // refusalPeriod is how often events of one cluster are read at most.
 const refusalPeriod = 3 * time.Second
 

@@ -70,5 +70,13 @@ var limitRange = regexp.MustCompile(`(minimum|maximum) \S+ usage per \S+ is|max 
 
 // QuotaText says that a refusal is that of a ResourceQuota or a LimitRange.
 func QuotaText(text string) bool {
-	return strings.Contains(text, "exceeded quota") || strings.Contains(text, "failed quota") || limitRange.MatchString(text)
+	for _, words := range []string{"exceeded quota", "failed quota", "status unknown for quota", "insufficient quota"} {
+		if strings.Contains(text, words) {
+			return true
+		}
+	}
+	return LimitRangeText(text)
 }
+
+// LimitRangeText says that a refusal is that of a LimitRange, which it does not name.
+func LimitRangeText(text string) bool { return limitRange.MatchString(text) }

@@ -30,6 +30,7 @@ func statefulSet(
 		WithLabels(labels(s)).
 		WithAnnotations(map[string]string{
 			naming.AnnotationGeneration: strconv.FormatInt(s.Object.Generation, 10),
+			naming.AnnotationImage:      plan.Image,
 		}).
 		WithOwnerReferences(owner(s)).
 		WithSpec(appsv1ac.StatefulSetSpec().

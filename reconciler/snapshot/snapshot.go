@@ -47,6 +47,8 @@ type Cluster struct {
 	// StorageClasses are the names of all StorageClasses; DefaultStorageClass is the default one's, if there is one.
 	StorageClasses      []string
 	DefaultStorageClass string
+	// Quotas of the cluster's namespace.
+	Quotas []*corev1.ResourceQuota
 	// Refusals are what other controllers could not create for this cluster; read live, and only when something is missing.
 	Refusals []Refusal
 }

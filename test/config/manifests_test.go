@@ -216,6 +216,11 @@ func TestRights(t *testing.T) {
 			if resource == "secrets" && (slices.Contains(rule.Verbs, "list") || slices.Contains(rule.Verbs, "watch")) {
 				t.Errorf("every Secret of the Kubernetes cluster can be read at once: %v", rule)
 			}
+			if (resource == "resourcequotas" || resource == "limitranges") && slices.ContainsFunc(rule.Verbs, func(verb string) bool {
+				return verb != "get" && verb != "list" && verb != "watch"
+			}) {
+				t.Errorf("limits are for reading: %v", rule)
+			}
 			// The agents update their Lease, and who grants a right must have it.
 			if slices.Contains(rule.Verbs, "update") && !strings.HasSuffix(resource, "/finalizers") && resource != "leases" {
 				t.Errorf("children are applied, so nothing needs update: %v", rule)

@@ -61,7 +61,8 @@ func versions(t testing.TB, ctx context.Context, namespace string) map[string]st
 
 // TestConvergesWithFewCalls counts: each of the 23 children of three instances is written once. Besides that, the two
 // Secrets and the Lease are looked for before they are made (3), whether the cluster is still there is asked once before
-// anything is made (1), and what data there is, once it is known, goes to the volumes (3) and to the agents (1).
+// anything is made (1), whether a pod and a volume would be taken is asked by dry runs (2), and what data there is, once
+// it is known, goes to the volumes (3) and to the agents (1).
 func TestConvergesWithFewCalls(t *testing.T) {
 	namespace := plane.Namespace(t)
 	world.Start(t, plane, namespace)
@@ -72,8 +73,12 @@ func TestConvergesWithFewCalls(t *testing.T) {
 	calls := requests(t, namespace)
 	t.Logf("%d calls to converge:\n%s", len(calls), summarise(calls))
 	t.Log(plane.Kubectl(t, "get", "events", "-n", namespace))
-	byChild, total, confirmed := map[string]int{}, 0, 0
+	byChild, total, confirmed, asked := map[string]int{}, 0, 0, 0
 	for _, call := range calls {
+		if strings.Contains(call.RequestURI, "dryRun=All") {
+			asked++
+			continue
+		}
 		if call.ObjectRef.Resource == "postgresclusters" && call.Verb == "get" {
 			confirmed++
 		}
@@ -86,6 +91,9 @@ func TestConvergesWithFewCalls(t *testing.T) {
 	if len(byChild) != children || total > children+lookedFor+identified || confirmed > confirmations {
 		t.Errorf("%d calls for %d children, and %d for the cluster; want at most %d for %d, and %d", total, len(byChild),
 			confirmed, children+lookedFor+identified, children, confirmations)
+	}
+	if asked != 2 {
+		t.Errorf("%d dry runs, want one for a pod and one for a volume", asked)
 	}
 	for child, count := range byChild {
 		if count > 2 {

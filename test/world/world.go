@@ -1,6 +1,6 @@
 // Package world plays what a bare API server lacks, for tests of the operator:
 // the StatefulSet's controller, the garbage collector's orphans, the volumes,
-// the kubelet, and the agents.
+// the counting of quotas, the kubelet, and the agents.
 package world
 
 import (
@@ -14,6 +14,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/reconciler/quota"
 	"github.com/acme/pg-operator/test/controlplane"
 )
 
@@ -94,6 +96,7 @@ func (w *World) turn(ctx context.Context) {
 	}
 	w.volumes(ctx)
 	pods := w.pods(ctx)
+	w.quotas(ctx, pods)
 	for i := range sets.Items {
 		set := &sets.Items[i]
 		if set.DeletionTimestamp != nil {
@@ -125,6 +128,40 @@ func (w *World) volumes(ctx context.Context) {
 		}
 		claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, capacity
 		_ = w.client.Status().Update(ctx, claim)
+	}
+}
+
+// quotas counts what pods and volume claims take of quotas.
+func (w *World) quotas(ctx context.Context, pods []corev1.Pod) {
+	quotas := &corev1.ResourceQuotaList{}
+	if w.client.List(ctx, quotas, client.InNamespace(w.namespace)) != nil || len(quotas.Items) == 0 {
+		return
+	}
+	claims := &corev1.PersistentVolumeClaimList{}
+	if w.client.List(ctx, claims, client.InNamespace(w.namespace)) != nil {
+		return
+	}
+	for i := range quotas.Items {
+		q := &quotas.Items[i]
+		total := corev1.ResourceList{}
+		for j := range pods {
+			if pods[j].Namespace == q.Namespace {
+				quota.Add(total, quota.Pod(&pods[j]))
+			}
+		}
+		for j := range claims.Items {
+			if claim := &claims.Items[j]; claim.Namespace == q.Namespace {
+				quota.Add(total, quota.Claim(*claim.Spec.StorageClassName, claim.Spec.Resources.Requests[corev1.ResourceStorage]))
+			}
+		}
+		status := corev1.ResourceQuotaStatus{Hard: q.Spec.Hard, Used: corev1.ResourceList{}}
+		for name := range q.Spec.Hard {
+			status.Used[name] = total[name]
+		}
+		if !equality.Semantic.DeepEqual(q.Status, status) {
+			q.Status = status
+			_ = w.client.Status().Update(ctx, q)
+		}
 	}
 }
 

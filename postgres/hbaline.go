@@ -165,7 +165,7 @@ func (l *hbaLine) parse(major string, fields []hbaField) error {
 		*f.field, fields = fields[0], fields[1:]
 	}
 	if l.kind != kindLocal {
-		if err := l.parseAddress(&fields); err != nil {
+		if err = l.parseAddress(&fields); err != nil {
 			return err
 		}
 	}

@@ -17,7 +17,9 @@ type HBAProblem struct {
 	Line int
 	// Detail says what is wrong and what would be accepted.
 	Detail string
-	// Syntax tells that PostgreSQL would refuse the line too; others break a rule of the operator's.
+	// Forbidden tells that Detail is about a rule of the operator's, and not about PostgreSQL's grammar.
+	Forbidden bool
+	// Syntax tells that PostgreSQL would refuse the line too.
 	Syntax bool
 }
 
@@ -51,17 +53,17 @@ var hostsslStart = regexp.MustCompile(`^[ \t]*hostssl[ \t]`)
 
 func checkHBALine(major, text string) (*hbaLine, *HBAProblem) {
 	if detail := checkHBAText(text); detail != "" {
-		return nil, &HBAProblem{Detail: detail}
+		return nil, &HBAProblem{Detail: detail, Forbidden: true}
 	}
 	line, err := parseHBALine(major, text)
 	switch {
 	case !hostsslStart.MatchString(text):
-		return nil, &HBAProblem{Detail: hostsslDetail, Syntax: err != nil}
+		return nil, &HBAProblem{Detail: hostsslDetail, Forbidden: true, Syntax: err != nil}
 	case err != nil:
 		return nil, &HBAProblem{Detail: err.Error(), Syntax: true}
 	}
 	if detail := line.policy(major); detail != "" {
-		return nil, &HBAProblem{Detail: detail}
+		return nil, &HBAProblem{Detail: detail, Forbidden: true}
 	}
 	return line, nil
 }

@@ -139,8 +139,8 @@ type PostgresClusterSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=1024
-	// +kubebuilder:validation:items:XValidation:rule="!self.contains('\\n') && !self.contains('\\r')",message="must be one line: write one list item for each line of pg_hba.conf"
-	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[ \\t]*hostssl[ \\t]')",message="must begin with hostssl, because all connections have TLS: write hostssl instead of host or hostgssenc; local and hostnossl lines are not accepted"
+	// +kubebuilder:validation:items:XValidation:rule="!self.contains('\\n') && !self.contains('\\r')",reason=FieldValueForbidden,message="must be one line: write one list item for each line of pg_hba.conf"
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[ \\t]*hostssl[ \\t]')",reason=FieldValueForbidden,message="must begin with hostssl, because all connections have TLS: write hostssl instead of host or hostgssenc; local and hostnossl lines are not accepted"
 	HBA []string `json:"hba,omitempty"`
 
 	// affinity steers the scheduling of the instances.

@@ -31,7 +31,7 @@ func podTrouble(s *snapshot.Cluster, plan decide.Plan) decide.Block {
 		if report := instance.Report; report != nil && report.SettingsError != "" && !replaced(instance, plan) &&
 			(report.SettingsRefused == "" || report.SettingsRefused == plan.SettingsHash) {
 			return decide.Block{Reason: v1alpha1.ReasonInstanceFailed, Message: fmt.Sprintf(
-				"instance %s: PostgreSQL refuses the settings and keeps the old ones: %s; correct spec.parameters",
+				"instance %s: PostgreSQL refuses the settings and keeps the old ones: %s; correct spec.parameters or spec.hba",
 				instance.Name, instance.Report.SettingsError)}
 		}
 	}

@@ -29,6 +29,12 @@ var (
 	imageValues    = []string{"", "postgres", "postgres:16", "r.example.com:5000/a/b:1", "Postgres", "a//b", "a:", "a@sha256:12", ":x", "a/b@sha256:" + strings.Repeat("0a", 32)}
 	quantityValues = []string{"0", "-1", "1", "500m", "64Mi", "63Mi", "1Gi", "2Gi"}
 	nameValues     = []string{"a", "a-1", "1a", "a-", "a.b", "a_b", strings.Repeat("a", 50), strings.Repeat("a", 51), "A"}
+	hbaValues      = [][]string{
+		nil, {}, {"hostssl all a all cert"}, {"hostssl all a all cert", "host all all all md5"}, {"hostssl all a all cert\n"},
+		{" \thostssl\tall a all reject"}, {""}, {"hostssl"}, {"local all all peer", "hostssl all a 10.0.0.0/8 cert", "hostnossl all a all cert\r"},
+		{"hostssl all a all reject" + strings.Repeat(" ", 1000)}, {"hostssl all a all reject" + strings.Repeat(" ", 1001)},
+		slices.Repeat([]string{"hostssl all a all reject"}, 64), slices.Repeat([]string{"hostssl all a all reject"}, 65),
+	}
 	deletionValues = []v1alpha1.DeletionPolicy{"Retain", "Delete", "Keep"}
 	upgradeValues  = []v1alpha1.UpgradePolicy{"MinorOnly", "AllowMajor", "Always"}
 )
@@ -41,6 +47,7 @@ func drawSpec(t *rapid.T, label string) v1alpha1.PostgresClusterSpec {
 		DeletionPolicy: rapid.SampledFrom(deletionValues).Draw(t, label+" deletionPolicy"),
 		UpgradePolicy:  rapid.SampledFrom(upgradeValues).Draw(t, label+" upgradePolicy"),
 		Paused:         rapid.Bool().Draw(t, label+" paused"),
+		HBA:            rapid.SampledFrom(hbaValues).Draw(t, label+" hba"),
 	}
 	replicas := rapid.SampledFrom(replicaValues).Draw(t, label+" replicas")
 	s.Replicas = &replicas
@@ -81,6 +88,7 @@ func mutate(t *rapid.T, from, to v1alpha1.PostgresClusterSpec) v1alpha1.Postgres
 		func() { s.Resources = to.Resources },
 		func() { s.DeletionPolicy = to.DeletionPolicy },
 		func() { s.Paused = !s.Paused },
+		func() { s.HBA = to.HBA },
 	}
 	for range rapid.IntRange(1, 2).Draw(t, "changes") {
 		rapid.SampledFrom(changes).Draw(t, "change")()

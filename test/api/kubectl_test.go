@@ -149,6 +149,20 @@ func TestRejectionTexts(t *testing.T) {
 * spec.parameters[work_mem]: Invalid value: must be a whole number (of kB, unless it ends in one of the units B, kB, MB, GB and TB), not "lots"
 `,
 		},
+		"client authentication": {
+			spec: `{hba: ["hostssl all a 10.0.0.0/33 reject", "hostssl all a all ldap ldapbindpasswd=hunter2", "hostssl all a all clientcert=hunter2"]}`,
+			want: `The PostgresCluster "orders-db" is invalid: 
+* spec.hba[0]: Invalid value: has the address "10.0.0.0/33", whose length must be from 0 to 32
+* spec.hba[1]: Forbidden: has the method ldap, which passes passwords on to a directory, whose certificate and bind password the instances have no safe place for; accepted are scram-sha-256 (a password), cert (a client certificate) and reject
+* spec.hba[2]: Invalid value: has an option as its method; accepted are scram-sha-256 (a password), cert (a client certificate) and reject
+`,
+		},
+		// The API server repeats values that are invalid, but not those that are forbidden: this one has a password.
+		"client authentication without TLS": {
+			spec: `{hba: ["host all a all ldap ldapbindpasswd=hunter2"]}`,
+			want: `The PostgresCluster "orders-db" is invalid: spec.hba[0]: Forbidden: must begin with hostssl, because all connections have TLS: write hostssl instead of host or hostgssenc; local and hostnossl lines are not accepted
+`,
+		},
 		"too many replicas in a change": {
 			old: `{replicas: 3}`, spec: `{replicas: 9}`,
 			want: `The PostgresCluster "orders-db" is invalid: spec.replicas: Invalid value: 9: spec.replicas in body should be less than or equal to 5

@@ -2,12 +2,18 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/apis/v1alpha1"
 )
 
@@ -49,6 +55,8 @@ func TestParameters(t *testing.T) {
 		d.awaitStreaming(0, 1, 30*time.Second)
 	})
 
+	t.Run("client authentication, by a reload", func(t *testing.T) { checkHBA(db.in(t)) })
+
 	t.Run("refused by PostgreSQL", func(t *testing.T) {
 		d := db.in(t)
 		// Only the server knows which files of abbreviations it has, so admission cannot refuse this.
@@ -74,6 +82,53 @@ func TestParameters(t *testing.T) {
 	})
 	db.awaitWrites(l, 30*time.Second)
 	db.verify(l)
+}
+
+// checkHBA lets a role in and keeps it out with lines of pg_hba.conf, while the application goes on.
+func checkHBA(d *database) {
+	const password = "only for this test"
+	d.mustAsk(0, "create role reports login password '"+password+"'")
+	reports, super := d.config(d.ServiceReadWrite()), d.config(d.ServiceReadWrite())
+	reports.User, reports.Password = "reports", password
+	secret := &corev1.Secret{}
+	d.get(d.SecretSuperuser(), secret)
+	super.User, super.Password = naming.UserSuperuser, string(secret.Data[corev1.BasicAuthPasswordKey])
+	pods, started := d.podsAndRestarts(2), d.startTimes()
+	for _, step := range []struct {
+		lines          []string
+		reports, super bool
+	}{
+		{[]string{"hostssl all /^rep.*s$ all reject"}, false, false},
+		{[]string{"hostssl app reports all scram-sha-256", "hostssl all +reports all reject"}, true, false},
+		{[]string{"hostssl all reports 192.0.2.0/24 scram-sha-256", "hostssl all reports all reject", "hostssl all postgres all scram-sha-256"}, false, true},
+	} {
+		d.mustPatchSpec(map[string]any{"hba": step.lines})
+		d.awaitLogin(reports, step.reports)
+		d.awaitLogin(super, step.super)
+	}
+	if err := d.patchSpec(map[string]any{"hba": []string{"host all all all trust"}}); err == nil || !strings.Contains(err.Error(), "must begin with hostssl") {
+		d.t.Errorf("a line without TLS: %v", err)
+	}
+	d.mustPatchSpec(map[string]any{"hba": nil})
+	d.awaitLogin(reports, true)
+	d.awaitLogin(super, false)
+	d.awaitReady(readyTimeout)
+	if d.podsAndRestarts(2) != pods || !slices.Equal(d.startTimes(), started) {
+		d.t.Error("lines of client authentication restarted something")
+	}
+}
+
+// awaitLogin waits until a role is let in, or rejected by a line of pg_hba.conf.
+func (d *database) awaitLogin(config *pgx.ConnConfig, want bool) {
+	d.t.Helper()
+	eventually(d.t, readyTimeout, fmt.Sprintf("%s is let in: %t", config.User, want), func(ctx context.Context) (bool, string) {
+		conn, err := pgx.ConnectConfig(ctx, config)
+		if err == nil {
+			return want, fmt.Sprint("let in; ", conn.Close(ctx))
+		}
+		var refusal *pgconn.PgError
+		return !want && errors.As(err, &refusal) && refusal.Code == "28000", err.Error()
+	})
 }
 
 // awaitSetting waits until a setting is in force on an instance.

@@ -27,7 +27,12 @@ func validateHBA(old, s *spec, path *field.Path) field.ErrorList {
 		if slices.ContainsFunc(known, func(p postgres.HBAProblem) bool { return p.Line == problem.Line }) {
 			continue
 		}
-		errs = append(errs, field.Invalid(path.Index(problem.Line), field.OmitValueType{}, problem.Detail))
+		at := path.Index(problem.Line)
+		if problem.Forbidden {
+			errs = append(errs, field.Forbidden(at, problem.Detail))
+		} else {
+			errs = append(errs, field.Invalid(at, field.OmitValueType{}, problem.Detail))
+		}
 	}
 	return errs
 }

@@ -68,8 +68,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, fmt.Errorf("observing: %w", err)
 	}
 	if generation, known := s.RenderedGeneration(); known && generation > s.Object.Generation {
-		if behind, err := r.behind(ctx, s.Object); behind || err != nil {
-			return ctrl.Result{RequeueAfter: time.Second}, err // The event that brings the cache up is on the way.
+		if behind, failure := r.behind(ctx, s.Object); behind || failure != nil {
+			return ctrl.Result{RequeueAfter: time.Second}, failure // The event that brings the cache up is on the way.
 		}
 	}
 	if m.behind(s, now) {

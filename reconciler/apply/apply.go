@@ -204,9 +204,13 @@ func newRequest(namespace string, intent Intent) (request, error) {
 	return r, nil
 }
 
+// attempts are enough for an object that is found to exist, was written by former managers, has fields of others, and is
+// applied once more to drop what the former ones left.
+const attempts = 5
+
 // send applies without force first, and reacts to what the server answers.
 func (p *Pass) send(ctx context.Context, r request) {
-	for attempt := range 4 { // Found to exist, taken over from who wrote it first, and what they left dropped.
+	for attempt := range attempts {
 		answer, err := p.apply(ctx, r, nil)
 		class := Classify(err)
 		exists := class == outcome.ClassStale || class == outcome.ClassFieldConflict
@@ -226,8 +230,7 @@ func (p *Pass) send(ctx context.Context, r request) {
 			r.uid = uid
 		case class == outcome.ClassFieldConflict:
 			conflicts := Conflicts(err)
-			if !p.inherit(ctx, r.key, conflicts) {
-				p.resolve(ctx, r, conflicts)
+			if !p.inherit(ctx, r.key, conflicts) && !p.resolve(ctx, &r, conflicts) {
 				return
 			}
 		default:

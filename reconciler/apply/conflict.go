@@ -75,39 +75,45 @@ func Conflicts(err error) []outcome.Conflict {
 	return slices.Compact(conflicts)
 }
 
-// resolve leaves out what is yielded and takes back the rest, unless it is fought over.
-func (p *Pass) resolve(ctx context.Context, r request, conflicts []outcome.Conflict) {
+// resolve leaves out what is yielded and takes back the rest, unless it is fought over. It says whether the intent must be
+// applied once more, for what others left.
+func (p *Pass) resolve(ctx context.Context, r *request, conflicts []outcome.Conflict) (again bool) {
 	var ours, theirs []outcome.Conflict
 	var yielded [][]string
+	var options []client.ApplyOption
 	for _, conflict := range conflicts {
-		if path := metadataPath(conflict.Path); path != nil && p.yield(conflict.Path) {
+		path := metadataPath(conflict.Path)
+		switch {
+		case path != nil && p.yield(conflict.Path):
 			yielded, theirs = append(yielded, path), append(theirs, conflict)
-		} else {
+			continue
+		case conflict.Manager != unknownWriter: // Nobody fights under that name.
 			ours = append(ours, conflict)
 		}
+		options = []client.ApplyOption{client.ForceOwnership}
 	}
-	var options []client.ApplyOption
-	if len(ours) > 0 {
-		if contested, wait := p.memory.contested(r.key, ours, p.now()); len(contested) > 0 {
-			p.giveUp(r, contested, wait)
-			return
-		}
-		options = append(options, client.ForceOwnership)
+	if contested, wait := p.memory.contested(r.key, ours, p.now()); len(contested) > 0 {
+		p.giveUp(r, contested, wait)
+		return false
 	}
-	answer, err := p.apply(ctx, r, yielded, options...)
+	answer, err := p.apply(ctx, *r, yielded, options...)
 	if err != nil {
 		p.refused(r.key, err)
-		return
+		return false
 	}
 	if len(ours) > 0 {
 		p.memory.record(r.key, ours, p.now())
 		p.Result.TakenBack = append(p.Result.TakenBack, outcome.Disputed{Key: r.key, Conflicts: ours})
 	}
-	p.stored(r, answer, theirs)
+	if p.migrate(ctx, r.key, answer) {
+		return true
+	}
+	p.stored(*r, answer, theirs)
+	return false
 }
 
 // giveUp leaves a contested child as it is for a while.
-func (p *Pass) giveUp(r request, conflicts []outcome.Conflict, wait time.Duration) {
+func (p *Pass) giveUp(r *request, conflicts []outcome.Conflict, wait time.Duration) {
 	c := contest{conflicts: conflicts, hash: r.hash, uid: r.uid, probed: p.now(), until: p.now().Add(wait)}
 	if r.live != nil {
 		c.rv = r.live.GetResourceVersion()

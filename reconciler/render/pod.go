@@ -1,6 +1,8 @@
 package render
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -94,10 +96,10 @@ func withResources(container *corev1ac.ContainerApplyConfiguration, s *snapshot.
 	if resources := s.Object.Spec.Resources; len(resources.Limits)+len(resources.Requests) > 0 {
 		ac := corev1ac.ResourceRequirements()
 		if len(resources.Limits) > 0 {
-			ac.WithLimits(resources.Limits)
+			ac.WithLimits(maps.Clone(resources.Limits))
 		}
 		if len(resources.Requests) > 0 {
-			ac.WithRequests(resources.Requests)
+			ac.WithRequests(maps.Clone(resources.Requests))
 		}
 		container.WithResources(ac)
 	}

@@ -4,11 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmetav1 "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -59,6 +67,8 @@ func TestEditsOfOurFieldsAreTakenBack(t *testing.T) {
 		return nil
 	})
 	awaitReady(t, c)
+	awaitConflict(t, c, "StatefulSet", "orders", `.spec.template.spec.containers[name="postgres"].image`, "kubectl-edit",
+		v1alpha1.ConflictTakenBack)
 
 	plane.Kubectl(t, "scale", "statefulset", c.Name, "-n", c.Namespace, "--replicas=4")
 	controlplane.Eventually(t, func(ctx context.Context) error {
@@ -96,12 +106,44 @@ func TestSuggestedLabelsAreYielded(t *testing.T) {
 	c, _, _ := converged(t, 1)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "orders-rw"}}
 	edit(t, service, func() { service.Labels[naming.LabelInstance] = "argocd-app" })
+	path := ".metadata.labels." + naming.LabelInstance
+	awaitConflict(t, c, "Service", "orders-rw", path, "kubectl-edit", v1alpha1.ConflictYielded)
 	quiet(t, c.Namespace)
 	live, err := get(t.Context(), c.Namespace, service.Name, &corev1.Service{})
 	if err != nil || live.Labels[naming.LabelInstance] != "argocd-app" {
 		t.Errorf("label %q: %v", live.Labels[naming.LabelInstance], err)
 	}
 	awaitReady(t, c)
+
+	// It is set back to what we would set: nothing is left to tell.
+	edit(t, service, func() { service.Labels[naming.LabelInstance] = c.Name })
+	controlplane.Eventually(t, func(ctx context.Context) error {
+		live, err := get(ctx, c.Namespace, c.Name, &v1alpha1.PostgresCluster{})
+		if err == nil && len(live.Status.Conflicts) > 0 {
+			err = fmt.Errorf("conflicts %v", live.Status.Conflicts)
+		}
+		return err
+	})
+}
+
+// awaitConflict waits until the status of a cluster tells of a conflict.
+func awaitConflict(
+	t testing.TB, c *v1alpha1.PostgresCluster, kind, name, path, manager string, resolution v1alpha1.ConflictResolution,
+) {
+	t.Helper()
+	controlplane.Eventually(t, func(ctx context.Context) error {
+		live, err := get(ctx, c.Namespace, c.Name, &v1alpha1.PostgresCluster{})
+		if err != nil {
+			return err
+		}
+		for _, found := range live.Status.Conflicts {
+			if found.Kind == kind && found.Name == name && found.FieldPath == path && found.Manager == manager &&
+				found.Resolution == resolution && found.Time != nil {
+				return nil
+			}
+		}
+		return fmt.Errorf("no conflict of %s %s %s with %s that is %s: %v", kind, name, path, manager, resolution, live.Status.Conflicts)
+	})
 }
 
 func TestFightIsCalledContested(t *testing.T) {
@@ -130,11 +172,23 @@ func TestFightIsCalledContested(t *testing.T) {
 	if !strings.Contains(condition.Message, `"fighter"`) || !strings.Contains(condition.Message, ".spec.selector") {
 		t.Errorf("the message names neither manager nor path: %s", condition.Message)
 	}
+	awaitConflict(t, c, "Service", "orders-ro", ".spec.selector", "fighter", v1alpha1.ConflictContested)
+	// Other children are still brought to the spec, and at rest the fight costs nothing.
+	edit(t, c, func() { c.Spec.Parameters = map[string]string{"work_mem": "7MB"} })
+	controlplane.Eventually(t, func(ctx context.Context) error {
+		live, err := get(ctx, c.Namespace, "orders-instance", &corev1.ConfigMap{})
+		if err == nil && !strings.Contains(live.Data[naming.ConfigMapKey], "7MB") {
+			err = errors.New("the configuration waits for the end of the fight")
+		}
+		return err
+	})
 	// The fight ends: the other manager lets go.
 	if err := plane.Client.Apply(t.Context(), corev1ac.Service("orders-ro", c.Namespace), client.FieldOwner("fighter")); err != nil {
 		t.Fatal(err)
 	}
 	awaitReady(t, c)
+	awaitConflict(t, c, "Service", "orders-ro", ".spec.selector", "fighter", v1alpha1.ConflictTakenBack)
+	quiet(t, c.Namespace)
 }
 
 func TestForeignObjectsAreLeftAlone(t *testing.T) {
@@ -154,12 +208,25 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 		"Secret":                {"orders-app", &corev1.Secret{ObjectMeta: foreign, Data: map[string][]byte{"a": []byte("b")}}},
 		"ServiceAccount":        {"orders", &corev1.ServiceAccount{ObjectMeta: foreign}},
 		"PersistentVolumeClaim": {"data-orders-0", foreignClaim(foreign)},
+		"Role":                  {"orders", &rbacv1.Role{ObjectMeta: foreign}},
+		"RoleBinding": {"orders", &rbacv1.RoleBinding{ObjectMeta: foreign, RoleRef: rbacv1.RoleRef{
+			APIGroup: rbacv1.GroupName, Kind: "Role", Name: "other",
+		}}},
+		"Issuer":      {"orders-ca", &cmv1.Issuer{ObjectMeta: foreign, Spec: cmv1.IssuerSpec{IssuerConfig: cmv1.IssuerConfig{SelfSigned: &cmv1.SelfSignedIssuer{}}}}},
+		"Certificate": {"orders-server", foreignCertificate(foreign)},
+		"EndpointSlice": {"orders-rw", &discoveryv1.EndpointSlice{
+			ObjectMeta: foreign, AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
+		}},
+		"PodDisruptionBudget": {"orders", &policyv1.PodDisruptionBudget{ObjectMeta: foreign}},
+		"NetworkPolicy":       {"orders", &networkingv1.NetworkPolicy{ObjectMeta: foreign}},
+		"Lease":               {"orders", &coordinationv1.Lease{ObjectMeta: foreign}},
 	}
 	namespace := plane.Namespace(t)
 	startOperator(t, namespace)
 	world.Start(t, plane, namespace)
 	for kind, test := range tests {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			name := strings.ToLower(kind)
 			c := cluster(namespace, name, 1)
 			test.object.SetNamespace(namespace)
@@ -179,7 +246,9 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 			if err := plane.Client.Get(t.Context(), client.ObjectKeyFromObject(test.object), test.object); err != nil {
 				t.Fatal(err)
 			}
-			if kind != "PersistentVolumeClaim" && kind != "StatefulSet" && test.object.GetResourceVersion() != version {
+			// Controllers write the status of some kinds.
+			ownStatus := []string{"PersistentVolumeClaim", "StatefulSet", "Issuer", "Certificate", "PodDisruptionBudget"}
+			if !slices.Contains(ownStatus, kind) && test.object.GetResourceVersion() != version {
 				t.Error("the foreign object was written")
 			}
 			for _, entry := range test.object.GetManagedFields() {
@@ -198,6 +267,12 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 			awaitReady(t, c)
 		})
 	}
+}
+
+func foreignCertificate(meta metav1.ObjectMeta) client.Object {
+	return &cmv1.Certificate{ObjectMeta: meta, Spec: cmv1.CertificateSpec{
+		SecretName: "somebody-elses", DNSNames: []string{"example.com"}, IssuerRef: cmmetav1.IssuerReference{Name: "none"},
+	}}
 }
 
 func foreignClaim(meta metav1.ObjectMeta) client.Object {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -115,7 +116,11 @@ func (r *Reconciler) intents(
 		key := snapshot.Key{Name: *named.GetName()}
 		key.Group, key.Kind = group, *named.GetKind()
 		rendered[key] = true
-		intents = append(intents, apply.Intent{Object: object, Live: s.Children[key]})
+		intent := apply.Intent{Object: object, Live: s.Children[key]}
+		if key.Kind == cmv1.CertificateKind {
+			intent.Makes.Kind = "Secret" // cert-manager would write over anybody's.
+		}
+		intents = append(intents, intent)
 	}
 	return intents, rendered, nil
 }

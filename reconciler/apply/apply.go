@@ -52,6 +52,8 @@ type Intent struct {
 	Object runtime.ApplyConfiguration
 	// Live is what the cache shows of it; nil when nothing.
 	Live metav1.Object
+	// Makes names what another controller will make, or overwrite, on behalf of the child, as its namesake.
+	Makes schema.GroupKind
 }
 
 // Applier applies and remembers what it applied. It is safe for concurrent passes of different owners.
@@ -136,7 +138,7 @@ func (p *Pass) one(ctx context.Context, intent Intent) {
 	case known && !last.seen && p.now().Sub(last.at) < CacheLag:
 		r.uid = last.uid
 	}
-	if r.uid == "" && !p.confirm(ctx) {
+	if r.uid == "" && (!p.confirm(ctx) || !p.free(ctx, intent.Makes, r.key.Name)) {
 		return
 	}
 	p.send(ctx, r)

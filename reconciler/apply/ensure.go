@@ -108,6 +108,20 @@ func (p *Pass) identify(ctx context.Context, key outcome.Key) (types.UID, *outco
 		"exists, is controlled by %s and is not part of this cluster: it is left alone; %s", whose, remedy)}
 }
 
+// free says that another controller may make an object for us: none of the name exists, or it is the owner's.
+func (p *Pass) free(ctx context.Context, kind schema.GroupKind, name string) bool {
+	if kind.Kind == "" {
+		return true
+	}
+	key := outcome.Key{GroupKind: kind, Name: name}
+	_, failure := p.identify(ctx, key)
+	if failure == nil || failure.Class == outcome.ClassGone {
+		return true
+	}
+	p.Result.Fail(key, *failure)
+	return false
+}
+
 // metadata reads the metadata of a child, with its managed fields, past the cache.
 func (p *Pass) metadata(ctx context.Context, key outcome.Key) (*metav1.PartialObjectMetadata, error) {
 	object := &metav1.PartialObjectMetadata{}

@@ -203,9 +203,13 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 				Containers: []corev1.Container{{Name: "main", Image: "other:1"}},
 			}},
 		}}},
-		"Service":               {"orders-rw", &corev1.Service{ObjectMeta: foreign, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}},
-		"ConfigMap":             {"orders-instance", &corev1.ConfigMap{ObjectMeta: foreign, Data: map[string]string{"a": "b"}}},
-		"Secret":                {"orders-app", &corev1.Secret{ObjectMeta: foreign, Data: map[string][]byte{"a": []byte("b")}}},
+		"Service":   {"orders-rw", &corev1.Service{ObjectMeta: foreign, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}},
+		"ConfigMap": {"orders-instance", &corev1.ConfigMap{ObjectMeta: foreign, Data: map[string]string{"a": "b"}}},
+		"Secret":    {"orders-app", &corev1.Secret{ObjectMeta: foreign, Data: map[string][]byte{"a": []byte("b")}}},
+		"Secret of a certificate": {"orders-server", &corev1.Secret{
+			ObjectMeta: foreign, Type: corev1.SecretTypeTLS,
+			Data: map[string][]byte{corev1.TLSCertKey: []byte("mine"), corev1.TLSPrivateKeyKey: []byte("mine")},
+		}},
 		"ServiceAccount":        {"orders", &corev1.ServiceAccount{ObjectMeta: foreign}},
 		"PersistentVolumeClaim": {"data-orders-0", foreignClaim(foreign)},
 		"Role":                  {"orders", &rbacv1.Role{ObjectMeta: foreign}},
@@ -224,10 +228,11 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 	namespace := plane.Namespace(t)
 	startOperator(t, namespace)
 	world.Start(t, plane, namespace)
-	for kind, test := range tests {
-		t.Run(kind, func(t *testing.T) {
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
 			t.Parallel()
-			name := strings.ToLower(kind)
+			kind, _, _ := strings.Cut(title, " ")
+			name := strings.ToLower(strings.ReplaceAll(title, " ", ""))
 			c := cluster(namespace, name, 1)
 			test.object.SetNamespace(namespace)
 			test.object.SetName(strings.Replace(test.name, "orders", name, 1))

@@ -59,10 +59,11 @@ func versions(t testing.TB, ctx context.Context, namespace string) map[string]st
 	return found
 }
 
-// TestConvergesWithFewCalls counts: each of the 23 children of three instances is written once. Besides that, the two
-// Secrets and the Lease are looked for before they are made (3), whether the cluster is still there is asked once before
-// anything is made (1), whether a pod and a volume would be taken is asked by dry runs (2), and what data there is, once
-// it is known, goes to the volumes (3) and to the agents (1).
+// TestConvergesWithFewCalls counts: each of the 23 children of three instances is written once, and it is looked whether
+// anybody has a Secret of the name that each of the 3 certificates will get. Besides that, the two Secrets of users and
+// the Lease are looked for before they are made (3), whether the cluster is still there is asked once before anything is
+// made (1), whether a pod and a volume would be taken is asked by dry runs (2), and what data there is, once it is known,
+// goes to the volumes (3) and to the agents (1).
 func TestConvergesWithFewCalls(t *testing.T) {
 	namespace := plane.Namespace(t)
 	world.Start(t, plane, namespace)
@@ -87,7 +88,7 @@ func TestConvergesWithFewCalls(t *testing.T) {
 			total++
 		}
 	}
-	const children, lookedFor, confirmations, identified = 23, 3, 1, 3 + 1
+	const children, lookedFor, confirmations, identified = 23 + 3, 3, 1, 3 + 1
 	if len(byChild) != children || total > children+lookedFor+identified || confirmed > confirmations {
 		t.Errorf("%d calls for %d children, and %d for the cluster; want at most %d for %d, and %d", total, len(byChild),
 			confirmed, children+lookedFor+identified, children, confirmations)

@@ -162,7 +162,9 @@ func (m *memory) contested(key outcome.Key, conflicts []outcome.Conflict, now ti
 	for _, conflict := range conflicts {
 		f := fight{key, conflict}
 		recent := slices.DeleteFunc(m.fights[f], func(t time.Time) bool { return now.Sub(t) >= fightWindow })
-		m.fights[f] = recent
+		if m.fights[f] = recent; len(recent) == 0 {
+			delete(m.fights, f)
+		}
 		if len(recent) >= fightRounds {
 			fought = append(fought, conflict)
 			wait = max(wait, recent[0].Add(fightWindow).Sub(now))

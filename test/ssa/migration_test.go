@@ -294,7 +294,6 @@ func TestSeedStatefulSetIsLeftAlone(t *testing.T) {
 			if !strings.Contains(condition.Message, test.object) || !strings.Contains(condition.Message, "another name") {
 				t.Error(condition.Message)
 			}
-			quiet(t, namespace)
 			live, err := get(t.Context(), namespace, "orders", &appsv1.StatefulSet{})
 			if err != nil || live.UID != seed.UID || live.Generation != seed.Generation {
 				t.Errorf("the StatefulSet was changed: %v", err)

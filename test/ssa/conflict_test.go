@@ -28,7 +28,7 @@ import (
 )
 
 // converged is a Ready cluster named orders with a world and an operator.
-func converged(t testing.TB, replicas int32) (*v1alpha1.PostgresCluster, *world.World, *operator) {
+func converged(t testing.TB, replicas int32) (*v1alpha1.PostgresCluster, *world.World, *running) {
 	t.Helper()
 	namespace := plane.Namespace(t)
 	w := world.Start(t, plane, namespace)

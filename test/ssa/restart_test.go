@@ -31,9 +31,9 @@ func TestRestartServesEditsFirst(t *testing.T) {
 	c := cluster(namespace, edited, 1)
 	edit(t, c, func() { c.Spec.Storage = "30Gi" })
 	before, calls := versions(t, t.Context(), namespace), len(requests(t, namespace))
-	options := operatorOptions()
+	options := operator.Options()
 	options.MaxConcurrentReconciles = 1
-	startOperatorAs(t, namespace, options, func(*rest.Config, *ctrl.Options) {})
+	operator.Start(t, plane, namespace, options, func(*rest.Config, *ctrl.Options) {})
 	awaitReady(t, c)
 	quiet(t, namespace)
 	var order []string

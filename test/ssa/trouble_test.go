@@ -20,6 +20,7 @@ import (
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/apis/v1alpha1"
 	"github.com/acme/pg-operator/test/controlplane"
+	"github.com/acme/pg-operator/test/operator"
 	"github.com/acme/pg-operator/test/world"
 )
 
@@ -176,9 +177,7 @@ func TestMissingRights(t *testing.T) {
 	namespace := plane.Namespace(t)
 	// Everything but creating Services.
 	role := &rbacv1.ClusterRole{}
-	if err := rights(); err != nil {
-		t.Fatal(err)
-	}
+	operator.Install(t, plane)
 	if err := plane.Client.Get(t.Context(), client.ObjectKey{Name: "pg-operator"}, role); err != nil {
 		t.Fatal(err)
 	}

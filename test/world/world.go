@@ -33,7 +33,8 @@ type World struct {
 	namespace string
 	client    client.Client
 
-	mu sync.Mutex
+	mu    sync.Mutex
+	turns int
 	// Reports change what an instance's agent says; nil leaves it.
 	Reports map[string]func(*contract.Report)
 	// Broken instances are never ready.
@@ -42,6 +43,12 @@ type World struct {
 	SystemID string
 	// Frozen stops the world.
 	Frozen bool
+	// Collects lets the world play the garbage collector as a whole, not for orphaned pods alone.
+	Collects bool
+	// Slow worlds turn less often, for the sake of others beside them.
+	Slow bool
+	// Issues lets the world play cert-manager where there is none: certificates become ready; nothing is issued.
+	Issues bool
 }
 
 // Start runs a world until the test ends.
@@ -87,7 +94,8 @@ func (w *World) With(change func()) {
 func (w *World) turn(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.Frozen {
+	w.turns++
+	if w.Frozen || (w.Slow && w.turns%4 != 0) {
 		return
 	}
 	sets := &appsv1.StatefulSetList{}
@@ -104,6 +112,12 @@ func (w *World) turn(ctx context.Context) {
 			continue
 		}
 		w.statefulSet(ctx, set, pods)
+	}
+	if w.Issues {
+		w.certificates(ctx)
+	}
+	if w.Collects {
+		w.garbage(ctx)
 	}
 }
 

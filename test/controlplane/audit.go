@@ -21,16 +21,18 @@ omitStages: [RequestReceived, ResponseStarted]
 rules: [{level: Metadata}]
 `
 
-func (p *ControlPlane) auditLog() string { return filepath.Join(p.dir, "audit.log") }
+// AuditLog is the file of the API server's audit log.
+func (p *ControlPlane) AuditLog() string { return filepath.Join(p.dir, "audit.log") }
 
-// configureAudit logs every finished request at once, so that a test finds its own.
+// configureAudit logs every finished request at once, so that a test finds its own, into one file.
 func (p *ControlPlane) configureAudit(server *envtest.APIServer) error {
 	policy := filepath.Join(p.dir, "audit-policy.yaml")
 	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
 		return err
 	}
-	server.Configure().Set("audit-policy-file", policy).Set("audit-log-path", p.auditLog()).
-		Set("audit-log-mode", "blocking-strict")
+	server.Configure().Set("audit-policy-file", policy).Set("audit-log-path", p.AuditLog()).
+		Set("audit-log-mode", "blocking-strict").
+		Set("audit-log-maxsize", "100000") // Megabytes: one file.
 	return nil
 }
 
@@ -74,7 +76,7 @@ func (p *ControlPlane) AuditEvents(t testing.TB, keep func(*auditv1.Event) bool)
 	t.Helper()
 	p.audit.mu.Lock()
 	defer p.audit.mu.Unlock()
-	if err := p.audit.read(p.auditLog()); err != nil {
+	if err := p.audit.read(p.AuditLog()); err != nil {
 		t.Fatal(err)
 	}
 	var events []auditv1.Event

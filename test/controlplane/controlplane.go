@@ -55,6 +55,8 @@ type Options struct {
 	CertManager bool
 	// APIServerFlags are added to kube-apiserver's, without the leading dashes.
 	APIServerFlags map[string]string
+	// Afterwards is asked when the package's tests are done; its error fails the package.
+	Afterwards func(*ControlPlane) error
 }
 
 // ControlPlane is a running kube-apiserver with its etcd.
@@ -90,6 +92,12 @@ func Main(m *testing.M, plane **ControlPlane, opts Options) int {
 	}
 	*plane = started
 	code := m.Run()
+	if opts.Afterwards != nil {
+		if err := opts.Afterwards(started); err != nil {
+			fmt.Fprintln(os.Stderr, "FAIL: after the tests:", err)
+			code = 1
+		}
+	}
 	if err := started.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "control plane:", err)
 		return 1

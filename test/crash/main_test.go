@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
+	"github.com/acme/pg-operator/test/audit"
 	"github.com/acme/pg-operator/test/controlplane"
 )
 
@@ -28,5 +30,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	os.Exit(controlplane.Main(m, &plane, controlplane.Options{}))
+	os.Exit(controlplane.Main(m, &plane, controlplane.Options{Afterwards: func(p *controlplane.ControlPlane) error {
+		return audit.Check(p.AuditLog(), time.Time{}, audit.Operator)
+	}}))
 }

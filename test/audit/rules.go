@@ -1,0 +1,108 @@
+package audit
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/acme/pg-operator/apis/naming"
+)
+
+const (
+	claims = "persistentvolumeclaims"
+	pods   = "pods"
+	leases = "leases.coordination.k8s.io"
+	slice  = "endpointslices.discovery.k8s.io"
+)
+
+// applied are the children that the operator applies; it deletes them too, but for volumes.
+var applied = []string{
+	"serviceaccounts", "configmaps", "services", claims, slice,
+	"roles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io",
+	"poddisruptionbudgets.policy", "networkpolicies.networking.k8s.io",
+	"issuers.cert-manager.io", "certificates.cert-manager.io", "statefulsets.apps",
+}
+
+// created are the children that the operator makes once and never writes again.
+var created = []string{"secrets", leases}
+
+// operator says what is wrong with a request of the operator.
+func (j *Judge) operator(r request) string {
+	switch {
+	case r.reads():
+		if strings.HasPrefix(r.resource, "secrets") && (r.verb != "get" || !ourSecret(r.name)) {
+			return "reads more Secrets than its own, one by one"
+		}
+		return ""
+	case r.resource == "events.events.k8s.io", r.resource == "events",
+		strings.HasSuffix(r.resource, "reviews.authentication.k8s.io"), strings.HasSuffix(r.resource, "reviews.authorization.k8s.io"):
+		return ""
+	case r.namespace == operatorNamespace && r.resource == leases && (r.name == election || r.name == ""):
+		return "" // The election of a leader.
+	case r.dryRun && (r.verb == "create" || r.verb == "patch") && (r.resource == pods || slices.Contains(applied, r.resource)):
+		return "" // A question.
+	case r.verb == "delete":
+		if r.resource != pods && (r.resource == claims || !slices.Contains(applied, r.resource)) {
+			return "deletes what it must not"
+		}
+		return ""
+	case r.manager != naming.FieldManager:
+		return "writes under a wrong name"
+	case r.verb == "create":
+		if !slices.Contains(created, r.resource) {
+			return "creates what it must apply, or not make at all"
+		}
+		return ""
+	case r.verb == "patch" && r.resource == "postgresclusters.db.example.com/status":
+		return ""
+	case r.verb == "patch" && slices.Contains(applied, r.resource):
+		return j.apply(r)
+	default:
+		return "stands in no table"
+	}
+}
+
+// apply lets force follow a conflict only.
+func (j *Judge) apply(r request) string {
+	key := r.resource + " " + r.namespace + "/" + r.name
+	met := j.refused[key]
+	j.refused[key] = r.conflict && !r.force
+	if r.force && !met {
+		return "takes fields by force without having met a conflict"
+	}
+	return ""
+}
+
+func ourSecret(name string) bool {
+	cluster := naming.Cluster("")
+	return strings.HasSuffix(name, cluster.SecretApp()) || strings.HasSuffix(name, cluster.SecretSuperuser())
+}
+
+// judgeAgent says what is wrong with a request of an agent that says it runs in a pod.
+func judgeAgent(r request, pod string) string {
+	parts := strings.Split(r.user, ":")
+	if len(parts) != 4 || parts[1] != "serviceaccount" || parts[2] != r.namespace {
+		return "is no request of an agent's account in its own namespace"
+	}
+	cluster := naming.Cluster(parts[3])
+	if _, ok := cluster.Ordinal(pod); !ok {
+		return "comes from a pod " + pod + " that is not of the account's cluster"
+	}
+	writes := map[string][2]string{
+		leases: {"update", cluster.Lease()},
+		slice:  {"patch", cluster.EndpointSlice()},
+		pods:   {"patch", pod},
+	}
+	switch write, known := writes[r.resource]; {
+	case r.resource == "configmaps" && r.reads() && r.name == cluster.ConfigMap():
+		return ""
+	case !known || r.name != write[1]:
+		return "is about an object that is not the agent's"
+	case r.verb == "get":
+		return ""
+	case r.verb != write[0]:
+		return "stands in no table"
+	case r.manager != naming.FieldManagerInstance:
+		return "writes under a wrong name"
+	}
+	return ""
+}

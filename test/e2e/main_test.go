@@ -8,11 +8,13 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/acme/pg-operator/test/audit"
 	"github.com/acme/pg-operator/test/localcluster"
 )
 
@@ -27,6 +29,24 @@ type setup struct {
 	noSixteen error
 }
 
+// launched is the cluster once there is one, begun the moment before that.
+var (
+	launched *localcluster.Cluster
+	begun    = time.Now()
+)
+
+// TestMain judges what the operator and the agents did in all the tests.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if launched != nil {
+		if err := audit.Check(launched.AuditLog, begun, audit.Operator, audit.Agents); err != nil {
+			fmt.Fprintln(os.Stderr, "FAIL: after the tests:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
 var start = sync.OnceValues(func() (setup, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
 	defer cancel()
@@ -34,6 +54,7 @@ var start = sync.OnceValues(func() (setup, error) {
 	if err != nil {
 		return setup{}, err
 	}
+	launched = cluster
 	if err := cluster.LoadImage(ctx, "postgres-17", "no-postgres"); err != nil {
 		return setup{}, err
 	}

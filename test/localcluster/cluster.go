@@ -35,6 +35,8 @@ type Cluster struct {
 	Client client.WithWatch
 	// Kubeconfig is the path of the administrator's kubeconfig.
 	Kubeconfig string
+	// AuditLog is the file of the API server's audit log.
+	AuditLog string
 
 	root     string // of the repository
 	launcher string // the command cluster
@@ -50,6 +52,7 @@ const (
 	envKubeconfig = "KUBECONFIG"
 	envAssets     = "KUBEBUILDER_ASSETS"
 	envSOCKS      = "PGO_CLUSTER_SOCKS"
+	envAuditLog   = "PGO_CLUSTER_AUDIT_LOG"
 )
 
 // Unavailable says why this machine cannot carry the local cluster, or nothing.
@@ -89,12 +92,12 @@ func (c *Cluster) connect(ctx context.Context) error {
 		return err
 	}
 	env := parseEnv(text)
-	for _, name := range []string{envKubeconfig, envAssets, envSOCKS} {
+	for _, name := range []string{envKubeconfig, envAssets, envSOCKS, envAuditLog} {
 		if env[name] == "" {
 			return fmt.Errorf("%s env printed no %s: %q", c.launcher, name, text)
 		}
 	}
-	c.Kubeconfig, c.socks = env[envKubeconfig], env[envSOCKS]
+	c.Kubeconfig, c.socks, c.AuditLog = env[envKubeconfig], env[envSOCKS], env[envAuditLog]
 	c.kubectl = filepath.Join(env[envAssets], "kubectl")
 	if c.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
 		return fmt.Errorf("kubeconfig of the local cluster: %w", err)

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/acme/pg-operator/apis/v1alpha1"
 	"github.com/acme/pg-operator/certs"
+	"github.com/acme/pg-operator/test/audit"
 	"github.com/acme/pg-operator/test/controlplane"
 )
 
@@ -70,6 +72,9 @@ func runAll(m *testing.M) (int, error) {
 	}
 	return controlplane.Main(m, &plane, controlplane.Options{
 		CertManager: true, APIServerFlags: map[string]string{"egress-selector-config-file": egress},
+		Afterwards: func(p *controlplane.ControlPlane) error {
+			return audit.Check(p.AuditLog(), time.Time{}, audit.Operator)
+		},
 	}), nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/acme/pg-operator/test/operator"
 	"github.com/acme/pg-operator/test/world"
 )
 

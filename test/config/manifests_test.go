@@ -17,7 +17,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -199,33 +198,6 @@ func TestDeployment(t *testing.T) {
 	}
 	if service := command.Flag("webhook-service-name").Value.String(); service != certs.ServiceWebhook {
 		t.Errorf("--webhook-service-name is %q by default", service)
-	}
-}
-
-// Rights that would let a bug reach further than it must.
-func TestRights(t *testing.T) {
-	role := one[rbacv1.ClusterRole](t, defaults(t), "ClusterRole", "pg-operator")
-	if len(role.Rules) == 0 {
-		t.Fatal("no rules")
-	}
-	for _, rule := range role.Rules {
-		for _, resource := range rule.Resources {
-			if resource == "*" || slices.Contains(rule.Verbs, "*") || slices.Contains(rule.APIGroups, "*") {
-				t.Errorf("rule with *: %v", rule)
-			}
-			if resource == "secrets" && (slices.Contains(rule.Verbs, "list") || slices.Contains(rule.Verbs, "watch")) {
-				t.Errorf("every Secret of the Kubernetes cluster can be read at once: %v", rule)
-			}
-			if (resource == "resourcequotas" || resource == "limitranges") && slices.ContainsFunc(rule.Verbs, func(verb string) bool {
-				return verb != "get" && verb != "list" && verb != "watch"
-			}) {
-				t.Errorf("limits are for reading: %v", rule)
-			}
-			// The agents update their Lease, and who grants a right must have it.
-			if slices.Contains(rule.Verbs, "update") && !strings.HasSuffix(resource, "/finalizers") && resource != "leases" {
-				t.Errorf("children are applied, so nothing needs update: %v", rule)
-			}
-		}
 	}
 }
 

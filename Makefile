@@ -115,6 +115,12 @@ test-api: bin/cluster ## Test against a real kube-apiserver with cert-manager's 
 	@assets=$${KUBEBUILDER_ASSETS:-}; eval "$$(bin/cluster env)"; \
 	  KUBEBUILDER_ASSETS=$${assets:-$$KUBEBUILDER_ASSETS} go test -count=1 -timeout 20m $(API_TESTS)
 
+.PHONY: test-crash
+test-crash: bin/cluster ## End the operator before and after every single write of its flows; make test-api tries a few.
+	@bin/cluster build --for api
+	@assets=$${KUBEBUILDER_ASSETS:-}; eval "$$(bin/cluster env)"; \
+	  KUBEBUILDER_ASSETS=$${assets:-$$KUBEBUILDER_ASSETS} go test -count=1 -timeout 60m -v ./test/crash -every-write | grep -v '=== '
+
 .PHONY: test-e2e
 test-e2e: bin/cluster ## Test on the local cluster with real PostgreSQL; starts it if needed. Root on Linux.
 	@bin/cluster up --kubectl bin/kubectl

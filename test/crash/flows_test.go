@@ -60,6 +60,10 @@ var flows = map[string]*flow{
 		creates: true, replicas: 2, prepare: keptVolume, act: (*run).create,
 		has: []string{"# PersistentVolumeClaim data-orders-0, kept", "systemID: \"7300000000000000001\""},
 	},
+	"create over orphans": {
+		creates: true, replicas: 1, prepare: leaveOrphans, act: (*run).create,
+		has: []string{"# Pod orders-0, kept", "# Secret orders-app, kept", "# PersistentVolumeClaim data-orders-0, kept"},
+	},
 	"grow": {
 		replicas: 2, act: editing(func(s *spec) { s.Storage = "30Gi" }),
 		has:   []string{"# Pod orders-0, kept", "# Pod orders-1, kept", "storage: 30Gi"},
@@ -178,6 +182,17 @@ func keptVolume(r *run) {
 	if err := plane.Client.Create(r.t.Context(), claim); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// leaveOrphans makes a cluster and deletes it without its children.
+func leaveOrphans(r *run) {
+	again := r.cluster.DeepCopy()
+	r.create()
+	r.await(ready)
+	deleting(metav1.DeletePropagationOrphan)(r)
+	r.await(orphaned)
+	r.world.With(func() { r.world.Collects = false })
+	r.cluster = again
 }
 
 // staleChild is one of those that an older operator made, and that is no longer rendered.

@@ -71,7 +71,7 @@ func (f *flow) through(t *testing.T, end point, want string) result {
 	if f.prepare != nil {
 		f.prepare(r)
 	}
-	if !f.creates {
+	if !f.creates || f.prepare != nil {
 		r.quiet()
 	}
 	all, err := objects(t.Context(), r.namespace)

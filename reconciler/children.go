@@ -126,7 +126,7 @@ func (r *Reconciler) intents(
 }
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;patch
 
 // ensure creates what is never applied over: credentials, which nobody reads back, and the agents' Lease. Reading a
 // Secret's metadata tells whose it is when one is there already.

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/instance/lease"
@@ -24,7 +26,7 @@ var ErrConflict = errors.New("the Lease was written by somebody else")
 // ErrNoLease tells that the Lease does not exist.
 var ErrNoLease = errors.New("the Lease does not exist; the operator has to make it")
 
-// leaseStore keeps the object that was last read or written: an Update has to send all of it.
+// leaseStore keeps the object that was last read or written, to which a patch belongs.
 type leaseStore struct {
 	mu   sync.Mutex
 	last *coordinationv1.Lease
@@ -45,12 +47,12 @@ func (c *Client) Lease(ctx context.Context) (lease.Lease, error) {
 // UpdateLease writes the Lease if it still is as l.Version says, and returns it as written. ErrConflict means that it
 // is not, ErrNoLease that it is gone. duration is told to those who read the Lease.
 func (c *Client) UpdateLease(ctx context.Context, l lease.Lease, duration time.Duration) (lease.Lease, error) {
-	object, err := c.lease.prepare(l, duration, metav1.NowMicro())
+	patch, err := c.lease.patch(l, duration, metav1.NowMicro())
 	if err != nil {
 		return lease.Lease{}, err
 	}
-	written, err := c.clientset.CoordinationV1().Leases(c.pod.Namespace).
-		Update(ctx, object, metav1.UpdateOptions{FieldManager: naming.FieldManagerInstance})
+	written, err := c.clientset.CoordinationV1().Leases(c.pod.Namespace).Patch(ctx, c.cluster.Lease(),
+		types.MergePatchType, patch, metav1.PatchOptions{FieldManager: naming.FieldManagerInstance})
 	if apierrors.IsConflict(err) {
 		return lease.Lease{}, ErrConflict
 	}
@@ -74,33 +76,33 @@ func (s *leaseStore) keep(object *coordinationv1.Lease) (lease.Lease, error) {
 	return l, nil
 }
 
-func (s *leaseStore) prepare(l lease.Lease, duration time.Duration, now metav1.MicroTime) (*coordinationv1.Lease, error) {
+// patch has the resourceVersion of the object that it belongs to: the API server refuses it for any other.
+func (s *leaseStore) patch(l lease.Lease, duration time.Duration, now metav1.MicroTime) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last == nil || s.last.ResourceVersion != l.Version {
+	if s.last == nil || s.last.ResourceVersion == "" || s.last.ResourceVersion != l.Version {
 		return nil, ErrConflict
 	}
-	object := s.last.DeepCopy()
-	encodeLease(l, object)
+	spec := s.last.Spec.DeepCopy()
 	seconds := int32(duration / time.Second)
-	object.Spec.LeaseDurationSeconds = &seconds
-	object.Spec.RenewTime = &now
+	spec.HolderIdentity, spec.LeaseTransitions = &l.Holder, &l.Term
+	spec.LeaseDurationSeconds, spec.RenewTime = &seconds, &now
 	if s.last.Spec.HolderIdentity == nil || *s.last.Spec.HolderIdentity != l.Holder {
-		object.Spec.AcquireTime = &now
+		spec.AcquireTime = &now
 	}
-	return object, nil
+	return json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": l.Version, "annotations": leaseAnnotations(l)},
+		"spec":     spec,
+	})
 }
 
-func encodeLease(l lease.Lease, object *coordinationv1.Lease) {
-	object.Spec.HolderIdentity = &l.Holder
-	object.Spec.LeaseTransitions = &l.Term
-	if object.Annotations == nil {
-		object.Annotations = map[string]string{}
-	}
+// leaseAnnotations are the annotations of a Lease; nil takes one away.
+func leaseAnnotations(l lease.Lease) map[string]any {
 	timeline := ""
 	if l.Timeline != 0 {
 		timeline = strconv.FormatUint(uint64(l.Timeline), 10)
 	}
+	annotations := map[string]any{}
 	for name, value := range map[string]string{
 		naming.AnnotationLeaseSystemID: l.SystemID,
 		naming.AnnotationLeaseTimeline: timeline,
@@ -108,12 +110,11 @@ func encodeLease(l lease.Lease, object *coordinationv1.Lease) {
 		naming.AnnotationLeaseMembers:  strings.Join(l.Members, ","),
 		naming.AnnotationLeaseReleased: position(l.Released),
 	} {
-		if value == "" {
-			delete(object.Annotations, name)
-			continue
+		if annotations[name] = value; value == "" {
+			annotations[name] = nil
 		}
-		object.Annotations[name] = value
 	}
+	return annotations
 }
 
 func position(l postgres.LSN) string {

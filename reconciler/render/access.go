@@ -27,7 +27,7 @@ func role(s *snapshot.Cluster, plan decide.Plan) *rbacv1ac.RoleApplyConfiguratio
 		WithOwnerReferences(owner(s)).
 		WithRules(
 			rbacv1ac.PolicyRule().WithAPIGroups("coordination.k8s.io").WithResources("leases").
-				WithResourceNames(n.Lease()).WithVerbs("get", "update"),
+				WithResourceNames(n.Lease()).WithVerbs("get", "patch"),
 			rbacv1ac.PolicyRule().WithAPIGroups("discovery.k8s.io").WithResources("endpointslices").
 				WithResourceNames(n.EndpointSlice()).WithVerbs("get", "patch"),
 			rbacv1ac.PolicyRule().WithAPIGroups("").WithResources("configmaps").

@@ -45,7 +45,7 @@ func newFixture(t *testing.T) *fixture {
 		slice,
 		&corev1.ServiceAccount{ObjectMeta: meta(cluster.ServiceAccount())},
 		&rbacv1.Role{ObjectMeta: meta(cluster.Role()), Rules: []rbacv1.PolicyRule{
-			rule("coordination.k8s.io", "leases", cluster.Lease(), "get", "update"),
+			rule("coordination.k8s.io", "leases", cluster.Lease(), "get", "patch"),
 			rule("discovery.k8s.io", "endpointslices", cluster.EndpointSlice(), "get", "patch"),
 			rule("", "configmaps", cluster.ConfigMap(), "get", "list", "watch"),
 			pods,

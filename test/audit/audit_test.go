@@ -96,8 +96,9 @@ func TestOperator(t *testing.T) {
 func TestAgent(t *testing.T) {
 	const ours = "fieldManager=pg-operator-instance"
 	tests := map[string]struct{ request, want string }{
-		"its Lease":            {"update coordination.k8s.io/leases orders " + ours, ""},
-		"another Lease":        {"update coordination.k8s.io/leases other " + ours, "not the agent's"},
+		"its Lease":            {"patch coordination.k8s.io/leases orders " + ours, ""},
+		"another Lease":        {"patch coordination.k8s.io/leases other " + ours, "not the agent's"},
+		"update its Lease":     {"update coordination.k8s.io/leases orders " + ours, "no table"},
 		"its pod":              {"patch /pods orders-1 " + ours, ""},
 		"another pod":          {"patch /pods orders-0 " + ours, "not the agent's"},
 		"update its pod":       {"update /pods orders-1 " + ours, "no table"},

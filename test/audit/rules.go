@@ -87,19 +87,15 @@ func judgeAgent(r request, pod string) string {
 	if _, ok := cluster.Ordinal(pod); !ok {
 		return "comes from a pod " + pod + " that is not of the account's cluster"
 	}
-	writes := map[string][2]string{
-		leases: {"update", cluster.Lease()},
-		slice:  {"patch", cluster.EndpointSlice()},
-		pods:   {"patch", pod},
-	}
-	switch write, known := writes[r.resource]; {
+	writes := map[string]string{leases: cluster.Lease(), slice: cluster.EndpointSlice(), pods: pod}
+	switch name, known := writes[r.resource]; {
 	case r.resource == "configmaps" && r.reads() && r.name == cluster.ConfigMap():
 		return ""
-	case !known || r.name != write[1]:
+	case !known || r.name != name:
 		return "is about an object that is not the agent's"
 	case r.verb == "get":
 		return ""
-	case r.verb != write[0]:
+	case r.verb != "patch":
 		return "stands in no table"
 	case r.manager != naming.FieldManagerInstance:
 		return "writes under a wrong name"

@@ -15,8 +15,8 @@ const (
 	children = "create delete get list patch watch"
 )
 
-// rights are all that the operator has outside its own namespace. Children are applied, so none needs update, but for the
-// Lease: agents update theirs, and who grants a right must have it. The same goes for patch on pods.
+// rights are all that the operator has outside its own namespace. Children are applied, so none needs update. Patch
+// on pods and Leases is what the agents have: who grants a right must have it.
 var rights = map[string]string{
 	"serviceaccounts":                        children,
 	"configmaps":                             children,
@@ -29,7 +29,7 @@ var rights = map[string]string{
 	"limitranges":                            "list",
 	"roles.rbac.authorization.k8s.io":        children,
 	"rolebindings.rbac.authorization.k8s.io": children,
-	"leases.coordination.k8s.io":             "create get update",
+	"leases.coordination.k8s.io":             "create get patch",
 	"endpointslices.discovery.k8s.io":        children,
 	"poddisruptionbudgets.policy":            children,
 	"networkpolicies.networking.k8s.io":      children,

@@ -61,13 +61,13 @@ func checkAgentRights(d *database) {
 		allowed                     bool
 	}{
 		{verb: "get", group: "coordination.k8s.io", resource: "leases", name: d.Lease(), allowed: true},
-		{verb: "update", group: "coordination.k8s.io", resource: "leases", name: d.Lease(), allowed: true},
+		{verb: "patch", group: "coordination.k8s.io", resource: "leases", name: d.Lease(), allowed: true},
 		{verb: "patch", resource: "pods", name: d.Instance(0), allowed: true},
 		{verb: "get", resource: "secrets", name: d.SecretSuperuser()},
 		{verb: "get", resource: "secrets", name: d.SecretApp()},
 		{verb: "list", resource: "secrets"},
 		{verb: "get", group: "coordination.k8s.io", resource: "leases", name: "other"},
-		{verb: "update", group: "coordination.k8s.io", resource: "leases", name: "other"},
+		{verb: "patch", group: "coordination.k8s.io", resource: "leases", name: "other"},
 		{verb: "create", group: "coordination.k8s.io", resource: "leases"},
 		{verb: "patch", resource: "pods", name: "other-0"},
 		{verb: "delete", resource: "pods", name: d.Instance(1)},

@@ -9,11 +9,15 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/apis/v1alpha1"
+	"github.com/acme/pg-operator/test/world"
 )
 
 // From nothing to the first admission: issued, served, ready, trusted, called.
@@ -156,12 +160,25 @@ func TestWatchedNamespaces(t *testing.T) {
 	}
 }
 
-// A leader that loses its Lease ends with an error, at once, so that two never reconcile.
+// A leader that loses its Lease ends with an error, at once, so that two never reconcile. Another one goes on with what
+// it has made, and makes nothing twice.
 func TestLostLease(t *testing.T) {
 	v := installed(t)
 	o := launch(t, v.dir)
 	o.serve(t)
 	leads(t, "")
+	cluster := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: plane.Namespace(t), Name: "db"}}
+	eventually(t, admits)
+	if err := plane.Client.Create(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func(ctx context.Context) error {
+		return plane.Client.Get(ctx, client.ObjectKeyFromObject(cluster), &appsv1.StatefulSet{})
+	})
+	made := children(t, cluster.Namespace)
+	next := launch(t, v.dir)
+	next.serve(t)
+
 	eventually(t, func(ctx context.Context) error {
 		found, err := lease(ctx)
 		if err != nil {
@@ -178,4 +195,45 @@ func TestLostLease(t *testing.T) {
 	if !strings.Contains(o.log(), "leader election lost") {
 		t.Error("the log does not say why")
 	}
+	tunnel.remove(o.webhook)
+	leads(t, "thief")
+	plane.Kubectl(t, "patch", "pgc", cluster.Name, "-n", cluster.Namespace, "--type=merge", "-p", `{"spec":{"replicas":2}}`)
+	eventually(t, func(ctx context.Context) error {
+		set := &appsv1.StatefulSet{}
+		err := plane.Client.Get(ctx, client.ObjectKeyFromObject(cluster), set)
+		if err == nil && *set.Spec.Replicas != 2 {
+			err = errors.New("the next operator has not seen the edit")
+		}
+		return err
+	})
+	now := children(t, cluster.Namespace)
+	for name, uid := range made {
+		if now[name] != uid {
+			t.Errorf("%s was made anew", name)
+		}
+		delete(now, name)
+	}
+	if len(now) != 1 {
+		t.Errorf("there are %v besides, want the second instance's volume claim alone", now)
+	}
+}
+
+// children are the objects in a namespace that the operator makes, with their UIDs.
+func children(t *testing.T, namespace string) map[string]types.UID {
+	t.Helper()
+	found := map[string]types.UID{}
+	for _, list := range world.ChildLists() {
+		if err := plane.Client.List(t.Context(), list, client.InNamespace(namespace),
+			client.MatchingLabels{naming.LabelManagedBy: naming.ManagedBy}); err != nil {
+			t.Fatal(err)
+		}
+		objects, err := world.Objects(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range objects {
+			found[fmt.Sprintf("%T %s", object, object.GetName())] = object.GetUID()
+		}
+	}
+	return found
 }

@@ -4,10 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/acme/pg-operator/test/audit"
 )

@@ -21,8 +21,8 @@ var rights = map[string]string{
 	"serviceaccounts":                        children,
 	"configmaps":                             children,
 	"services":                               children,
-	"persistentvolumeclaims":                 applying, // Never delete: they hold the data.
-	"pods":                                   children, // Create is for asking, by dry runs.
+	"persistentvolumeclaims":                 applying,     // Never delete: they hold the data.
+	"pods":                                   children,     // Create is for asking, by dry runs.
 	"secrets":                                "create get", // Never list or watch: they are other people's too.
 	"events":                                 "list",
 	"resourcequotas":                         reading,

@@ -22,6 +22,7 @@ import (
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/apis/v1alpha1"
 	"github.com/acme/pg-operator/test/controlplane"
+	"github.com/acme/pg-operator/test/operator"
 	"github.com/acme/pg-operator/test/world"
 )
 
@@ -308,9 +309,7 @@ func TestScaleUpBeyondAQuota(t *testing.T) {
 // TestWithoutTheRightToAsk: the right to create pods serves the question alone, so it may be taken away.
 func TestWithoutTheRightToAsk(t *testing.T) {
 	t.Parallel()
-	if err := rights(); err != nil {
-		t.Fatal(err)
-	}
+	operator.Install(t, plane)
 	namespace := plane.Namespace(t)
 	role := &rbacv1.ClusterRole{}
 	if err := plane.Client.Get(t.Context(), client.ObjectKey{Name: "pg-operator"}, role); err != nil {

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/acme/pg-operator/apis/v1alpha1"
-	"github.com/acme/pg-operator/test/controlplane"
 	"github.com/acme/pg-operator/test/operator"
 	"github.com/acme/pg-operator/test/world"
 )
@@ -44,6 +43,7 @@ type result struct {
 func (r *run) start() {
 	r.life = newLife()
 	r.stop = operator.Start(r.t, plane, r.namespace, operator.Options(), func(config *rest.Config, _ *ctrl.Options) {
+		config.Wrap(r.world.Waking)
 		config.Wrap(r.life.wrap)
 	})
 }
@@ -54,7 +54,7 @@ func (f *flow) through(t *testing.T, end point, want string) result {
 	t.Helper()
 	r := &run{t: t, namespace: plane.Namespace(t)}
 	r.world = world.Start(t, plane, r.namespace)
-	r.world.With(func() { r.world.Issues, r.world.Slow = true, true })
+	r.world.With(func() { r.world.Issues, r.world.Lazy = true, true })
 	replicas := max(f.replicas, 1)
 	r.cluster = &v1alpha1.PostgresCluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "orders"},
@@ -134,7 +134,7 @@ func (r *run) edit(change func(*v1alpha1.PostgresClusterSpec)) {
 
 func (r *run) change(object client.Object, change func()) {
 	r.t.Helper()
-	controlplane.Eventually(r.t, func(ctx context.Context) error {
+	eventually(r.t, func(ctx context.Context) error {
 		if err := plane.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 			return err
 		}
@@ -147,7 +147,7 @@ func (r *run) change(object client.Object, change func()) {
 func (r *run) crashesBefore(ended func(context.Context, *run) error) bool {
 	r.t.Helper()
 	crashed := false
-	controlplane.Eventually(r.t, func(ctx context.Context) error {
+	eventually(r.t, func(ctx context.Context) error {
 		select {
 		case <-r.life.crashed:
 			crashed = true
@@ -167,12 +167,12 @@ func (r *run) crashesBefore(ended func(context.Context, *run) error) bool {
 
 func (r *run) await(ended func(context.Context, *run) error) {
 	r.t.Helper()
-	controlplane.Eventually(r.t, func(ctx context.Context) error { return ended(ctx, r) })
+	eventually(r.t, func(ctx context.Context) error { return ended(ctx, r) })
 }
 
 func (r *run) quiet() {
 	r.t.Helper()
-	controlplane.Eventually(r.t, func(context.Context) error {
+	eventually(r.t, func(context.Context) error {
 		if idle := r.life.idle(); idle < settled {
 			return fmt.Errorf("the last write was %s ago", idle)
 		}
@@ -180,12 +180,32 @@ func (r *run) quiet() {
 	})
 }
 
+// eventually waits until condition returns nil, and asks seldom: many flows run side by side.
+func eventually(t *testing.T, condition func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	ticker := time.NewTicker(150 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := condition(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("not within the deadline: %v", err)
+		case <-ticker.C:
+		}
+	}
+}
+
 // settles waits for the end of all writing and for the wanted state.
 func (r *run) settles(before identities, want string) (got string) {
 	r.t.Helper()
 	deadline := time.Now().Add(patience)
 	r.quiet()
-	controlplane.Eventually(r.t, func(ctx context.Context) error {
+	eventually(r.t, func(ctx context.Context) error {
 		all, err := objects(ctx, r.namespace)
 		if err != nil {
 			return err

@@ -104,6 +104,7 @@ func normalised(object client.Object) (string, error) {
 	case "PostgresCluster":
 		// What was taken back is told once, and lost with an operator that dies before it tells.
 		unstructured.RemoveNestedField(content, "status", "conflicts")
+		unstructured.RemoveNestedField(owned, "Apply status", "f:status", "f:conflicts")
 	case "Secret":
 		keys := []string{}
 		for key := range object.(*corev1.Secret).Data {

@@ -7,8 +7,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +35,7 @@ type World struct {
 	namespace string
 	client    client.Client
 
+	woken atomic.Bool
 	mu    sync.Mutex
 	turns int
 	// Reports change what an instance's agent says; nil leaves it.
@@ -45,8 +48,8 @@ type World struct {
 	Frozen bool
 	// Collects lets the world play the garbage collector as a whole, not for orphaned pods alone.
 	Collects bool
-	// Slow worlds turn less often, for the sake of others beside them.
-	Slow bool
+	// Lazy worlds turn when they are woken, when they have just changed something, and once in a second.
+	Lazy bool
 	// Issues lets the world play cert-manager where there is none: certificates become ready; nothing is issued.
 	Issues bool
 }
@@ -54,15 +57,16 @@ type World struct {
 // Start runs a world until the test ends.
 func Start(t testing.TB, plane *controlplane.ControlPlane, namespace string) *World {
 	t.Helper()
+	w := &World{
+		namespace: namespace, SystemID: "7300000000000000001",
+		Reports: map[string]func(*contract.Report){}, Broken: map[string]bool{},
+	}
 	config := rest.CopyConfig(plane.Config)
 	config.QPS = -1
-	own, err := client.New(config, client.Options{Scheme: plane.Scheme})
-	if err != nil {
+	config.Wrap(w.Waking)
+	var err error
+	if w.client, err = client.New(config, client.Options{Scheme: plane.Scheme}); err != nil {
 		t.Fatal(err)
-	}
-	w := &World{
-		namespace: namespace, client: own, SystemID: "7300000000000000001",
-		Reports: map[string]func(*contract.Report){}, Broken: map[string]bool{},
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -88,14 +92,30 @@ func (w *World) With(change func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	change()
+	w.woken.Store(true)
 }
+
+// Waking is a connection whose writes wake a lazy world.
+func (w *World) Waking(inner http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		response, err := inner.RoundTrip(request)
+		if request.Method != http.MethodGet {
+			w.woken.Store(true)
+		}
+		return response, err
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
 // turn does what is due. Errors are of races with the operator; the next turn sees to them.
 func (w *World) turn(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.turns++
-	if w.Frozen || (w.Slow && w.turns%4 != 0) {
+	if w.Frozen || (w.Lazy && !w.woken.Swap(false) && w.turns%25 != 0) {
 		return
 	}
 	sets := &appsv1.StatefulSetList{}

@@ -57,7 +57,7 @@ func TestCheckParameters(t *testing.T) {
 		"32 blocks in 17":      {major: "17", name: "io_combine_limit", value: "64", want: "between 1"},
 		"unknown":              {name: "some_new_setting", value: "1", want: "is not a setting of PostgreSQL 15"},
 		"typo":                 {name: "work_men", value: "8MB", want: "did you mean work_mem?"},
-		"letters swapped":      {name: "max_conenctions", value: "8", want: "did you mean max_connections?"},
+		"letters swapped":      {name: "work_mme", value: "8MB", want: "did you mean work_mem?"},
 		"underscore missing":   {name: "sharedbuffers", value: "1GB", want: "did you mean shared_buffers?"},
 		"dash":                 {name: "shared-buffers", value: "1GB", want: "did you mean shared_buffers?"},
 		"former name":          {name: "checkpoint_segments", value: "8", want: "did you mean max_wal_size?"},

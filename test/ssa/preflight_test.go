@@ -145,7 +145,8 @@ func TestNothingIsMadeOfWhatIsRefused(t *testing.T) {
 				}}
 				create(t, limits)
 				return func() { remove(t, limits) }
-			}, v1alpha1.ReasonQuotaExceeded, []string{"orders-0", "must be less than or equal to memory limit of 1Gi", "LimitRange small"},
+			}, v1alpha1.ReasonQuotaExceeded,
+			[]string{"orders-0", "must be less than or equal to memory limit of 1Gi", "LimitRange small"},
 			corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")},
 		},
 		"policy": {

@@ -23,7 +23,7 @@ func (s Server) writeHBA(lines []string) error {
 // which and why. A server that reloads goes on with what it has when one is wrong, but does not start any more. What
 // it uses does not change here.
 func (s Server) TryHBA(ctx context.Context, lines, fallback []string) (refused []string, err error) {
-	if err := s.writeHBA(lines); err != nil {
+	if err = s.writeHBA(lines); err != nil {
 		return nil, err
 	}
 	refused, err = s.judgeHBA(ctx, lines)

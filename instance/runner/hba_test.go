@@ -155,7 +155,7 @@ func startServer(t *testing.T, programs pg.Programs) *hbaServer {
 		_ = os.RemoveAll(dir)
 	})
 	for _, sub := range []string{"data", "run"} {
-		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
+		if err = os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -166,10 +166,10 @@ func startServer(t *testing.T, programs pg.Programs) *hbaServer {
 		Listen: "127.0.0.1", Port: freePort(t), Instance: "db", Log: log,
 		TLS: pg.Keys{Source: filepath.Join(dir, "server"), Dir: filepath.Join(dir, "run", "tls")},
 	}}
-	if _, err := s.TLS.Refresh(); err != nil {
+	if _, err = s.TLS.Refresh(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Volume.Bootstrap(t.Context(), programs, filepath.Join(dir, "password")); err != nil {
+	if err = s.Volume.Bootstrap(t.Context(), programs, filepath.Join(dir, "password")); err != nil {
 		t.Fatal(err)
 	}
 	major := programs.Version.Major

@@ -18,12 +18,12 @@ func Check(leaf *x509.Certificate, now time.Time, host string) error {
 		return fmt.Errorf("certificate %s is not valid before %s and it is %s: compare the clocks of the nodes",
 			serial(leaf), utc(leaf.NotBefore), utc(now))
 	case !now.Before(leaf.NotAfter):
-		return fmt.Errorf("certificate %s expired at %s and it is %s: see why cert-manager did not renew it "+
-			"(kubectl describe certificate %s)", serial(leaf), utc(leaf.NotAfter), utc(now), CertificateServing)
+		return fmt.Errorf("certificate %s expired at %s and it is %s: see why it was not renewed",
+			serial(leaf), utc(leaf.NotAfter), utc(now))
 	}
 	if err := leaf.VerifyHostname(host); err != nil {
-		return fmt.Errorf("certificate %s does not name %s, but %q: add it to spec.dnsNames of Certificate %s",
-			serial(leaf), host, leaf.DNSNames, CertificateServing)
+		return fmt.Errorf("certificate %s does not name %s, but %q: name it there, or correct --webhook-service-name",
+			serial(leaf), host, leaf.DNSNames)
 	}
 	return nil
 }

@@ -1,5 +1,6 @@
 // Package certs serves the operator's webhooks with the certificate that
-// cert-manager keeps on disk, and knows whether the API server would accept it.
+// cert-manager keeps on disk, or with one of the operator's own (certs/authority),
+// and knows whether the API server would accept it.
 package certs
 
 // Names of the objects in the operator's own namespace that config/certmanager and config/webhook make: a
@@ -16,6 +17,15 @@ const (
 	// SecretServing is mounted into the operator's pods.
 	SecretServing = "pg-operator-serving-tls"
 
+	// SecretAuthority holds the operator's own CA where cert-manager issues no certificate for it
+	// (--webhook-certs=self), in the operator's namespace.
+	SecretAuthority = "pg-operator-webhook-ca"
+	// FieldManagerAuthority owns the caBundle fields that hold this CA.
+	FieldManagerAuthority = "pg-operator-webhook-ca"
+
+	// WebhookConfiguration is the name of our mutating and of our validating webhook configuration.
+	WebhookConfiguration = "pg-operator"
+
 	// ServiceWebhook and ServiceMetrics lead to the operator's pods; CertificateServing names both.
 	ServiceWebhook = "pg-operator-webhook"
 	ServiceMetrics = "pg-operator-metrics"
@@ -25,4 +35,5 @@ const (
 const (
 	FileCertificate = "tls.crt"
 	FileKey         = "tls.key"
+	FileCA          = "ca.crt"
 )

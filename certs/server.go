@@ -3,15 +3,15 @@ package certs
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
@@ -21,34 +21,39 @@ type Options struct {
 	// Host and Port to listen on; an empty Host is every address.
 	Host string
 	Port int
-	// Dir holds FileCertificate and FileKey, kept up to date by somebody else.
-	Dir string
+	// Source of the certificate; the Server starts it.
+	Source Source
 	// ServerName is the name by which the API server calls: <service>.<namespace>.svc.
 	ServerName string
-	// Registerer takes the metric of the certificate's end.
+	// Registerer takes the metrics of the certificate's validity.
 	Registerer prometheus.Registerer
 }
 
-// Server is a webhook.Server that follows its certificate's files without a restart and knows whether the certificate
-// it serves is any good.
+// Source is where a certificate comes from.
+type Source interface {
+	// GetCertificate is for tls.Config. It returns an error, which says what is missing, while there is none.
+	GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// Start keeps the certificate fresh until ctx ends.
+	Start(ctx context.Context) error
+	// Advice tells people where to look when a certificate was not renewed.
+	Advice() string
+}
+
+// Server is a webhook.Server whose certificate changes without a restart and who knows whether the certificate it
+// serves is any good.
 type Server struct {
 	webhook.Server
 
-	watcher    *certwatcher.CertWatcher
+	source     Source
 	serverName string
 	draining   atomic.Bool
 }
 
-// NewServer reads the certificate, which must exist: a pod that mounts the Secret is not started before it does.
+// NewServer registers the certificate's metrics; nothing listens before Start.
 func NewServer(options Options) (*Server, error) {
-	watcher, err := certwatcher.New(filepath.Join(options.Dir, FileCertificate), filepath.Join(options.Dir, FileKey))
-	if err != nil {
-		return nil, fmt.Errorf("webhook certificate: %w (mount the Secret %s there, "+
-			"or start with --webhooks=false)", err, SecretServing)
-	}
-	server := &Server{watcher: watcher, serverName: options.ServerName}
-	if err := options.Registerer.Register(server.notAfter()); err != nil {
-		return nil, fmt.Errorf("register the certificate's metric: %w", err)
+	server := &Server{source: options.Source, serverName: options.ServerName}
+	if err := errors.Join(options.Registerer.Register(server.notBefore()), options.Registerer.Register(server.notAfter())); err != nil {
+		return nil, fmt.Errorf("register the certificate's metrics: %w", err)
 	}
 	server.Server = webhook.NewServer(webhook.Options{
 		Host: options.Host, Port: options.Port, TLSOpts: []func(*tls.Config){server.TLS},
@@ -56,10 +61,10 @@ func NewServer(options Options) (*Server, error) {
 	return server, nil
 }
 
-// TLS makes a server present the watched certificate.
+// TLS makes a server present the source's certificate.
 func (s *Server) TLS(config *tls.Config) {
 	HardenTLS(config)
-	config.GetCertificate = s.watcher.GetCertificate
+	config.GetCertificate = s.source.GetCertificate
 }
 
 // Register serves a webhook at a path.
@@ -76,11 +81,11 @@ func (s *Server) Register(path string, hook http.Handler) {
 // A server that stops without it cuts connections on which requests are under way, and those fail.
 func (s *Server) Drain() { s.draining.Store(true) }
 
-// Start serves and follows the files until ctx ends. A watch that cannot be set up is an error, because the
+// Start serves and keeps the certificate fresh until ctx ends. A source that cannot start is an error, because the
 // certificate would run out unseen.
 func (s *Server) Start(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.watcher.Start(ctx) })
+	group.Go(func() error { return s.source.Start(ctx) })
 	group.Go(func() error { return s.Server.Start(ctx) })
 	return group.Wait()
 }
@@ -90,26 +95,47 @@ func (s *Server) Start(ctx context.Context) error {
 func (s *Server) ReadyChecker() healthz.Checker {
 	started := s.StartedChecker()
 	return func(request *http.Request) error {
-		if err := started(request); err != nil {
-			return err
-		}
-		certificate, err := s.watcher.GetCertificate(nil)
+		// The certificate comes first: without one, the dial of started fails in words that help nobody.
+		certificate, err := s.source.GetCertificate(nil)
 		if err != nil {
 			return fmt.Errorf("served certificate: %w", err)
 		}
-		return Check(certificate.Leaf, time.Now(), s.serverName)
+		if err := Check(certificate.Leaf, time.Now(), s.serverName); err != nil {
+			return fmt.Errorf("%w (%s)", err, s.source.Advice())
+		}
+		return started(request)
 	}
+}
+
+// leaf is the served certificate, nil when there is none.
+func (s *Server) leaf() *x509.Certificate {
+	certificate, err := s.source.GetCertificate(nil)
+	if err != nil {
+		return nil
+	}
+	return certificate.Leaf
+}
+
+func (s *Server) notBefore() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "pg_operator_serving_certificate_not_before_timestamp_seconds",
+		Help: "Begin of the validity of the certificate that the operator serves, in seconds since 1970; 0 without one.",
+	}, func() float64 {
+		if leaf := s.leaf(); leaf != nil {
+			return float64(leaf.NotBefore.Unix())
+		}
+		return 0
+	})
 }
 
 func (s *Server) notAfter() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "pg_operator_serving_certificate_not_after_timestamp_seconds",
-		Help: "End of the validity of the certificate that the operator serves, in seconds since 1970.",
+		Help: "End of the validity of the certificate that the operator serves, in seconds since 1970; 0 without one.",
 	}, func() float64 {
-		certificate, err := s.watcher.GetCertificate(nil)
-		if err != nil || certificate.Leaf == nil {
-			return 0
+		if leaf := s.leaf(); leaf != nil {
+			return float64(leaf.NotAfter.Unix())
 		}
-		return float64(certificate.Leaf.NotAfter.Unix())
+		return 0
 	})
 }

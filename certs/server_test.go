@@ -56,9 +56,13 @@ func issue(t *testing.T, serial int64, name string, notBefore, notAfter time.Tim
 	}
 	return pair{
 		leaf:        leaf,
-		certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		certificate: encode(leaf),
 		key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}),
 	}
+}
+
+func encode(certificate *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw})
 }
 
 func valid(t *testing.T, serial int64) pair {
@@ -149,8 +153,7 @@ func (v *volume) must(err error) {
 
 type running struct {
 	*Server
-	address  string
-	registry *prometheus.Registry
+	address string
 }
 
 func start(t *testing.T, v *volume) running {
@@ -164,13 +167,17 @@ func start(t *testing.T, v *volume) running {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
+	files, err := NewFiles(v.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files.WithWatchInterval(200 * time.Millisecond)
 	server, err := NewServer(Options{
-		Host: "127.0.0.1", Port: address.Port, Dir: v.dir, ServerName: host, Registerer: registry,
+		Host: "127.0.0.1", Port: address.Port, Source: files, ServerName: host, Registerer: registry,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server.watcher.WithWatchInterval(200 * time.Millisecond)
 	server.Register("/", http.NotFoundHandler())
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)
@@ -181,7 +188,7 @@ func start(t *testing.T, v *volume) running {
 			t.Errorf("server: %v", err)
 		}
 	})
-	return running{Server: server, address: address.String(), registry: registry}
+	return running{Server: server, address: address.String()}
 }
 
 // served is the serial number that a new connection is shown, or -1 when there is no answer.
@@ -223,13 +230,12 @@ func TestRotationWithoutRestart(t *testing.T) {
 		if err := server.ready(); err != nil {
 			t.Fatalf("not ready after a rotation: %v", err)
 		}
-		want := float64(next.leaf.NotAfter.Unix())
-		metrics, err := server.registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := metrics[0].GetMetric()[0].GetGauge().GetValue(); got != want {
-			t.Fatalf("the metric says that the certificate ends at %v, want %v", got, want)
+		for collector, want := range map[prometheus.Collector]time.Time{
+			server.notBefore(): next.leaf.NotBefore, server.notAfter(): next.leaf.NotAfter,
+		} {
+			if got := testutil.ToFloat64(collector); got != float64(want.Unix()) {
+				t.Fatalf("a metric says %v, want %v", got, want.Unix())
+			}
 		}
 	}
 }
@@ -315,7 +321,11 @@ func TestDrainEndsConnections(t *testing.T) {
 
 func TestNotReadyBeforeListening(t *testing.T) {
 	v := newVolume(t, valid(t, 1))
-	server, err := NewServer(Options{Host: "127.0.0.1", Port: 1, Dir: v.dir, ServerName: host, Registerer: prometheus.NewRegistry()})
+	files, err := NewFiles(v.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := NewServer(Options{Host: "127.0.0.1", Port: 1, Source: files, ServerName: host, Registerer: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,9 +335,11 @@ func TestNotReadyBeforeListening(t *testing.T) {
 }
 
 func TestMissingFilesSayWhatToDo(t *testing.T) {
-	_, err := NewServer(Options{Dir: t.TempDir(), Registerer: prometheus.NewRegistry()})
-	if err == nil || !strings.Contains(err.Error(), SecretServing) || !strings.Contains(err.Error(), "--webhooks=false") {
-		t.Fatalf("error does not help: %v", err)
+	_, err := NewFiles(t.TempDir())
+	for _, part := range []string{SecretServing, "--webhooks=false", "--webhook-certs=self"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Fatalf("no %q in: %v", part, err)
+		}
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -58,20 +57,27 @@ func newScheme() (*runtime.Scheme, error) {
 
 // run makes the manager and keeps it running until ctx ends or something fails.
 func run(ctx context.Context, restConfig *rest.Config, o *options) error {
-	server, err := o.server()
+	scheme, err := newScheme()
 	if err != nil {
 		return err
 	}
-	managerOptions, err := o.managerOptions(server)
+	serving, err := o.serving(restConfig, scheme)
 	if err != nil {
 		return err
 	}
+	server := serving.server
+	managerOptions := o.managerOptions(scheme, server)
 	mgr, err := ctrl.NewManager(restConfig, managerOptions)
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
 	}
 	if err := o.setup(ctx, mgr, server); err != nil {
 		return err
+	}
+	for _, runnable := range serving.runnables {
+		if err := mgr.Add(runnable); err != nil {
+			return err
+		}
 	}
 	return mgr.Start(o.drained(ctx, server))
 }
@@ -89,22 +95,7 @@ func (o *options) drained(ctx context.Context, server *certs.Server) context.Con
 	return later
 }
 
-// server is the webhook server, nil without webhooks.
-func (o *options) server() (*certs.Server, error) {
-	if !o.webhooks {
-		return nil, nil
-	}
-	return certs.NewServer(certs.Options{
-		Port: o.webhookPort, Dir: o.webhookCerts, ServerName: naming.ServiceHost(o.webhookService, o.namespace),
-		Registerer: metrics.Registry,
-	})
-}
-
-func (o *options) managerOptions(server *certs.Server) (ctrl.Options, error) {
-	scheme, err := newScheme()
-	if err != nil {
-		return ctrl.Options{}, err
-	}
+func (o *options) managerOptions(scheme *runtime.Scheme, server *certs.Server) ctrl.Options {
 	options := ctrl.Options{
 		Scheme: scheme,
 		Cache:  o.cache(reconciler.CacheOptions()),
@@ -128,7 +119,7 @@ func (o *options) managerOptions(server *certs.Server) (ctrl.Options, error) {
 		options.WebhookServer = server
 		options.Metrics.TLSOpts = []func(*tls.Config){server.TLS}
 	}
-	return options, nil
+	return options
 }
 
 // cache narrows options to the watched namespaces.

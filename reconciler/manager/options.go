@@ -28,6 +28,12 @@ const (
 // maxUID is the largest user id that Pod Security and the kernel take.
 const maxUID = 1<<31 - 1
 
+// Values of --webhook-certs.
+const (
+	certsFiles = "files"
+	certsSelf  = "self"
+)
+
 type options struct {
 	operatorImage  string
 	podName        string
@@ -47,6 +53,9 @@ type options struct {
 	webhooks       bool
 	webhookPort    int
 	webhookCerts   string
+	certDir        string
+	caLifetime     time.Duration
+	certLifetime   time.Duration
 	webhookService string
 	shutdownDelay  time.Duration
 }
@@ -83,8 +92,16 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.webhooks, "webhooks", true,
 		"Serve the admission webhooks. Without them the rules of the CRD still hold, with shorter messages.")
 	flags.IntVar(&o.webhookPort, "webhook-port", 9443, "Port of the admission webhooks.")
-	flags.StringVar(&o.webhookCerts, "webhook-cert-dir", "/etc/pg-operator/serving-tls",
-		"Directory with the webhooks' tls.crt and tls.key; changes are followed.")
+	flags.StringVar(&o.webhookCerts, "webhook-certs", certsFiles,
+		"Where the certificate of the webhooks and of /metrics comes from. files: from --webhook-cert-dir, where cert-manager's "+
+			"is mounted. self: the operator signs it by itself and writes caBundle of its webhook configurations; deploy with "+
+			"config/self-certs. The databases' certificates need cert-manager either way.")
+	flags.StringVar(&o.certDir, "webhook-cert-dir", "/etc/pg-operator/serving-tls",
+		"Directory with the webhooks' tls.crt and tls.key; changes are followed. Only with --webhook-certs=files.")
+	flags.DurationVar(&o.caLifetime, "webhook-ca-lifetime", 365*24*time.Hour,
+		"How long a CA of --webhook-certs=self is valid; it is replaced, with an overlap, when a third of it is left.")
+	flags.DurationVar(&o.certLifetime, "webhook-cert-lifetime", 7*24*time.Hour,
+		"How long a certificate of --webhook-certs=self is valid; it is replaced when a third of it is left.")
 	flags.StringVar(&o.webhookService, "webhook-service-name", certs.ServiceWebhook,
 		"Service by which the API server calls the webhooks; the certificate must name it.")
 	flags.DurationVar(&o.shutdownDelay, "shutdown-delay", 0,
@@ -155,8 +172,17 @@ func (o *options) validateServing() []error {
 	if o.shutdownDelay < 0 {
 		errs = append(errs, fmt.Errorf("--shutdown-delay=%s: use 0s or more", o.shutdownDelay))
 	}
-	if o.webhookCerts == "" {
-		errs = append(errs, errors.New("--webhook-cert-dir is empty: give the directory of tls.crt and tls.key"))
+	switch o.webhookCerts {
+	case certsFiles:
+		if o.certDir == "" {
+			errs = append(errs, errors.New("--webhook-cert-dir is empty: give the directory of tls.crt and tls.key"))
+		}
+	case certsSelf:
+		if err := o.authority().Validate(); err != nil {
+			errs = append(errs, err)
+		}
+	default:
+		errs = append(errs, fmt.Errorf("--webhook-certs=%q: use files or self", o.webhookCerts))
 	}
 	return errs
 }

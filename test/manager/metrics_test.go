@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/certs"
@@ -31,7 +32,7 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(issued.Data["ca.crt"])
+	roots.AppendCertsFromPEM(issued.Data[certs.FileCA])
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
 		RootCAs: roots, ServerName: naming.ServiceHost(certs.ServiceMetrics, namespace), MinVersion: tls.VersionTLS12,
 	}}}
@@ -75,13 +76,50 @@ func TestMetrics(t *testing.T) {
 		}
 		want := "pg_operator_serving_certificate_not_after_timestamp_seconds " +
 			strconv.FormatFloat(float64(v.leaf.NotAfter.Unix()), 'g', -1, 64)
-		for _, line := range []string{want, `leader_election_master_status{name="pg-operator"} 1`, "certwatcher_read_certificate_errors_total 0"} {
+		for _, line := range []string{
+			want, `leader_election_master_status{name="pg-operator"} 1`, "certwatcher_read_certificate_errors_total 0",
+			untrusted("Validating", "validate", 0), untrusted("Mutating", "default", 0),
+		} {
 			if !strings.Contains(text, line) {
 				return fmt.Errorf("no %q in the metrics", line)
 			}
 		}
 		return nil
 	})
+
+	// A certificate whose CA is in no caBundle, half of it first.
+	alien, key, err := certutil.GenerateSelfSignedCertKey(naming.ServiceHost(certs.ServiceMetrics, namespace), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots.AppendCertsFromPEM(alien)
+	for _, step := range []struct {
+		key  []byte
+		want []string
+	}{
+		{issued.Data[certs.FileKey], []string{"certwatcher_read_certificate_errors_total 1", untrusted("Validating", "validate", 0)}},
+		{key, []string{untrusted("Validating", "validate", 1), untrusted("Mutating", "default", 1)}},
+	} {
+		v.leaf = nil
+		if err := v.put(&corev1.Secret{Data: map[string][]byte{certs.FileCertificate: alien, certs.FileKey: step.key}}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func(ctx context.Context) error {
+			_, text, err := scrape(ctx, scraper)
+			for _, line := range step.want {
+				if err == nil && !strings.Contains(text, line) {
+					err = fmt.Errorf("no %q in the metrics", line)
+				}
+			}
+			return err
+		})
+	}
+}
+
+// untrusted is the line of the metric for one of our webhooks.
+func untrusted(kind, webhook string, value int) string {
+	return fmt.Sprintf(`pg_operator_webhook_certificate_untrusted{configuration="%sWebhookConfiguration",webhook="%s.postgresclusters.db.example.com"} %d`,
+		kind, webhook, value)
 }
 
 // token is one of a new account in the namespace default.

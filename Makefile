@@ -14,6 +14,8 @@ IMG ?= docker.io/library/pg-operator:dev
 KUBECTL ?= kubectl
 # Further flags of `kubectl apply` in install and deploy.
 APPLY_FLAGS ?=
+# Components of config/ that deploy adds: prometheus, self-certs (the last).
+COMPONENTS ?=
 
 # What takes long to build stands outside the checkout, so that a clean clone does not build it again.
 CACHE := $(or $(PG_OPERATOR_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pg-operator)
@@ -143,12 +145,12 @@ install: ## Apply the CRD and the policy that goes with it.
 	@$(KUBECTL) apply --server-side $(APPLY_FLAGS) -k config/policy
 
 .PHONY: deploy
-deploy: $(KUSTOMIZE) ## Apply the CRD and the operator with the image IMG; cert-manager must run there.
-	@hack/manifests.sh $(KUSTOMIZE) $(IMG) | $(KUBECTL) apply --server-side $(APPLY_FLAGS) -f -
+deploy: $(KUSTOMIZE) ## Apply the CRD and the operator with the image IMG; COMPONENTS=self-certs: without cert-manager's certificate.
+	@hack/manifests.sh $(KUSTOMIZE) $(IMG) $(COMPONENTS) | $(KUBECTL) apply --server-side $(APPLY_FLAGS) -f -
 
 .PHONY: undeploy
 undeploy: $(KUSTOMIZE) ## Delete the operator but not the CRD and its policy: PostgresClusters stay, and their databases go on.
-	@hack/manifests.sh $(KUSTOMIZE) $(IMG) | \
+	@hack/manifests.sh $(KUSTOMIZE) $(IMG) $(COMPONENTS) | \
 	  awk 'BEGIN { RS = "---\n"; ORS = "---\n" } !/(^|\n)kind: (CustomResourceDefinition|ValidatingAdmissionPolicy(Binding)?)\n/' | \
 	  $(KUBECTL) delete --ignore-not-found -f -
 

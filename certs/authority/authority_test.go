@@ -232,6 +232,32 @@ func TestConfigurationsComeLater(t *testing.T) {
 	}
 }
 
+// Who wants no overlap, because a key has leaked, takes the webhook configurations away first.
+func TestLeakedKey(t *testing.T) {
+	w := newWorld(t)
+	w.install()
+	w.pass()
+	leaked := w.signer()
+	leaked.served = w.signers[0].served
+	for _, object := range append(certs.WebhookKinds(), w.secret()) {
+		if object.GetName() == "" {
+			object.SetName(certs.WebhookConfiguration)
+		}
+		if err := w.api.Delete(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.pass()
+	w.install()
+	w.pass()
+	if err := w.accepts(leaked, w.bundle()); err == nil {
+		t.Error("the leaked key is trusted")
+	}
+	if err := w.accepts(w.signers[0], w.bundle()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestSecretOfSomebodyElse(t *testing.T) {
 	good, err := newCA(time.Now(), day)
 	if err != nil {

@@ -58,6 +58,19 @@ func TestFlags(t *testing.T) {
 		"no webhooks, so no certificate": {
 			args: []string{"--pod-name=x", "--webhooks=false", "--webhook-cert-dir=", "--webhook-port=0"},
 		},
+		"own certificate": {args: []string{"--pod-name=x", "--webhook-certs=self", "--webhook-cert-dir="}},
+		"own lifetimes": {
+			args: []string{"--pod-name=x", "--webhook-certs=self", "--webhook-ca-lifetime=96h", "--webhook-cert-lifetime=24h"},
+		},
+		"origin of the certificate": {args: []string{"--pod-name=x", "--webhook-certs=auto"}, want: []string{`--webhook-certs="auto"`, "files or self"}},
+		"CA ends too early": {
+			args: []string{"--pod-name=x", "--webhook-certs=self", "--webhook-ca-lifetime=95h", "--webhook-cert-lifetime=24h"},
+			want: []string{"--webhook-ca-lifetime=95h", "four times"},
+		},
+		"certificate ends too early": {
+			args: []string{"--pod-name=x", "--webhook-certs=self", "--webhook-cert-lifetime=1s"}, want: []string{"--webhook-cert-lifetime=1s"},
+		},
+		"lifetimes of files are cert-manager's": {args: []string{"--pod-name=x", "--webhook-ca-lifetime=0"}},
 		"every mistake at once": {
 			args: []string{"--default-version=9", "--postgres-uid=-1", "--webhook-cert-dir="},
 			want: []string{"--operator-image", "--default-version", "--postgres-uid", "--webhook-cert-dir"},

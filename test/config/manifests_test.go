@@ -240,7 +240,9 @@ func TestOverlays(t *testing.T) {
 	}
 }
 
-func TestPrometheusComponentBuilds(t *testing.T) {
+// with builds config/default with components.
+func with(t *testing.T, components ...string) objects {
+	t.Helper()
 	overlay := t.TempDir()
 	config, err := filepath.Abs(filepath.Join(root, "config"))
 	if err != nil {
@@ -250,14 +252,77 @@ func TestPrometheusComponentBuilds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := "resources: [" + relative + "/default]\ncomponents: [" + relative + "/prometheus]\n"
+	text := "resources: [" + relative + "/default]\ncomponents:\n"
+	for _, name := range components {
+		text += "  - " + relative + "/" + name + "\n"
+	}
 	if err := os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	all := build(t, overlay)
+	return build(t, overlay)
+}
+
+func TestPrometheusComponentBuilds(t *testing.T) {
+	all := with(t, "prometheus")
 	for _, kind := range []string{"ServiceMonitor", "PrometheusRule"} {
 		if !slices.ContainsFunc(all, func(o unstructured.Unstructured) bool { return o.GetKind() == kind }) {
 			t.Errorf("no %s", kind)
+		}
+	}
+}
+
+// Without cert-manager's certificate nothing of cert-manager's is left, and the operator gets the rights for its own.
+func TestSelfCerts(t *testing.T) {
+	all := with(t, "prometheus", "self-certs")
+	for i := range all {
+		text, err := all[i].MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind := all[i].GetKind()
+		if strings.HasPrefix(all[i].GetAPIVersion(), "cert-manager.io") || strings.Contains(string(text), injectCAFrom) ||
+			strings.Contains(string(text), certs.SecretServing) {
+			t.Errorf("%s %s needs cert-manager's certificate:\n%s", kind, all[i].GetName(), text)
+		}
+		if kind == "ServiceMonitor" && !strings.Contains(string(text), `"secret":{"key":"ca.crt","name":"`+certs.SecretAuthority+`"}`) {
+			t.Errorf("Prometheus does not know the CA:\n%s", text)
+		}
+	}
+	deployment := one[appsv1.Deployment](t, all, "Deployment", "pg-operator")
+	pod := &deployment.Spec.Template.Spec
+	command := manager.NewCommand()
+	if err := command.ParseFlags(pod.Containers[0].Args[1:]); err != nil || command.Flag("webhook-certs").Value.String() != "self" {
+		t.Errorf("the manager runs with %v (%v)", pod.Containers[0].Args, err)
+	}
+	if len(pod.Volumes)+len(pod.Containers[0].VolumeMounts) > 0 {
+		t.Errorf("volumes are mounted: %+v", pod.Volumes)
+	}
+
+	role := one[rbacv1.Role](t, all, "Role", "pg-operator")
+	cluster := one[rbacv1.ClusterRole](t, all, "ClusterRole", "pg-operator")
+	for _, tc := range []struct {
+		rules          []rbacv1.PolicyRule
+		resource, name string
+		verbs          []string
+	}{
+		{role.Rules, "secrets", "", []string{"create"}},
+		{role.Rules, "secrets", certs.SecretAuthority, []string{"get", "list", "watch", "update"}},
+		{cluster.Rules, "validatingwebhookconfigurations", certs.WebhookConfiguration, []string{"get", "list", "watch", "patch"}},
+		{cluster.Rules, "mutatingwebhookconfigurations", certs.WebhookConfiguration, []string{"get", "list", "watch", "patch"}},
+	} {
+		var got []string
+		for _, rule := range tc.rules {
+			if !slices.Contains(rule.Resources, tc.resource) {
+				continue
+			}
+			if name := strings.Join(rule.ResourceNames, " "); name == tc.name {
+				got = append(got, rule.Verbs...)
+			} else if name != "" && name != certs.SecretAuthority {
+				t.Errorf("a right to %s %q", tc.resource, name)
+			}
+		}
+		if !slices.Equal(got, tc.verbs) {
+			t.Errorf("%s %q: %v, want %v", tc.resource, tc.name, got, tc.verbs)
 		}
 	}
 }

@@ -194,8 +194,8 @@ func reapplies(t *testing.T) {
 	}
 }
 
-// From cert-manager to the operator's own certificate, by applying other manifests: nothing fails.
-func TestMoveToSelf(t *testing.T) {
+// From cert-manager to the operator's own certificate and back, by applying other manifests: nothing fails.
+func TestMoveToSelfAndBack(t *testing.T) {
 	forget(t)
 	v := installed(t)
 	before := launch(t, v.dir, "--shutdown-delay=2s")
@@ -205,12 +205,18 @@ func TestMoveToSelf(t *testing.T) {
 	applySelf(t, "--server-side")
 	after := launch(t, "", selfFlags(time.Hour)...)
 	// In a roll the old one leads, and stays, until the new one is ready.
-	after.serve(t)
-	through.passes(t, 10)
-	if code := before.stop(t); code != 0 {
-		t.Errorf("exit code %d after SIGTERM", code)
+	replaces := func(before, after *operator) {
+		t.Helper()
+		after.serve(t)
+		through.passes(t, 10)
+		if code := before.stop(t); code != 0 {
+			t.Errorf("exit code %d after SIGTERM", code)
+		}
+		through.passes(t, 10)
 	}
-	through.passes(t, 20)
+	replaces(before, after)
+	plane.Kubectl(t, "apply", "--server-side", "-k", "../../config/default")
+	replaces(after, launch(t, mount(t).dir))
 	t.Logf("%d admissions, none failed", through.stop(t))
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -52,8 +51,10 @@ type Server struct {
 // NewServer registers the certificate's metrics; nothing listens before Start.
 func NewServer(options Options) (*Server, error) {
 	server := &Server{source: options.Source, serverName: options.ServerName}
-	if err := errors.Join(options.Registerer.Register(server.notBefore()), options.Registerer.Register(server.notAfter())); err != nil {
-		return nil, fmt.Errorf("register the certificate's metrics: %w", err)
+	for _, metric := range []prometheus.Collector{server.notBefore(), server.notAfter()} {
+		if err := options.Registerer.Register(metric); err != nil {
+			return nil, fmt.Errorf("register the certificate's metrics: %w", err)
+		}
 	}
 	server.Server = webhook.NewServer(webhook.Options{
 		Host: options.Host, Port: options.Port, TLSOpts: []func(*tls.Config){server.TLS},

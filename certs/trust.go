@@ -20,7 +20,9 @@ import (
 type Cache struct{ cache.Cache }
 
 // NewCache makes a Cache that also holds others.
-func NewCache(config *rest.Config, scheme *runtime.Scheme, others map[client.Object]cache.ByObject) (*Cache, error) {
+func NewCache(
+	ctx context.Context, config *rest.Config, scheme *runtime.Scheme, others map[client.Object]cache.ByObject,
+) (*Cache, error) {
 	options := cache.Options{
 		Scheme: scheme, ByObject: others, DefaultTransform: cache.TransformStripManagedFields(),
 	}
@@ -35,7 +37,7 @@ func NewCache(config *rest.Config, scheme *runtime.Scheme, others map[client.Obj
 		return nil, fmt.Errorf("make the cache of the webhook configurations: %w", err)
 	}
 	for _, object := range WebhookKinds() {
-		if _, err := made.GetInformer(context.Background(), object, cache.BlockUntilSynced(false)); err != nil {
+		if _, err := made.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return nil, fmt.Errorf("watch the webhook configurations: %w", err)
 		}
 	}

@@ -34,13 +34,14 @@ type Signer struct {
 
 // New makes the two halves: a Signer, which every replica runs, and a Keeper, which the leader runs. Both hear of changes
 // through watched, which must hold what Watched says.
-func New(config *rest.Config, watched *certs.Cache, log logr.Logger, options Options) (*Signer, *Keeper, error) {
+func New(
+	ctx context.Context, config *rest.Config, watched *certs.Cache, log logr.Logger, options Options,
+) (*Signer, *Keeper, error) {
 	// What is read comes from the API server and not from a cache.
 	api, err := client.New(config, client.Options{FieldOwner: certs.FieldManagerAuthority})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the client of the certificate authority: %w", err)
 	}
-	ctx := context.Background()
 	forSigner, err := changes(ctx, watched)
 	if err != nil {
 		return nil, nil, err
@@ -97,7 +98,7 @@ func (s *Signer) renew(ctx context.Context) error {
 	signing, err := s.signing(ctx, now)
 	if signing == nil && served == nil {
 		// The leader may be one that knows nothing of CAs (--webhook-certs=files) and stays until this replica is ready.
-		if err := s.keeper.pass(ctx); err != nil {
+		if err = s.keeper.pass(ctx); err != nil {
 			return err
 		}
 		signing, err = s.signing(ctx, now)

@@ -61,7 +61,7 @@ func run(ctx context.Context, restConfig *rest.Config, o *options) error {
 	if err != nil {
 		return err
 	}
-	serving, err := o.serving(restConfig, scheme)
+	serving, err := o.serving(ctx, restConfig, scheme)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"context"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,7 +27,7 @@ type serving struct {
 
 // serving makes the server, with its certificate from where --webhook-certs says. The metric of trust watches the
 // webhook configurations.
-func (o *options) serving(config *rest.Config, scheme *runtime.Scheme) (serving, error) {
+func (o *options) serving(ctx context.Context, config *rest.Config, scheme *runtime.Scheme) (serving, error) {
 	if !o.webhooks {
 		return serving{}, nil
 	}
@@ -34,29 +35,33 @@ func (o *options) serving(config *rest.Config, scheme *runtime.Scheme) (serving,
 	if o.webhookCerts == certsSelf {
 		watched = authority.Watched(o.namespace)
 	}
-	objects, err := certs.NewCache(config, scheme, watched)
+	objects, err := certs.NewCache(ctx, config, scheme, watched)
 	if err != nil {
 		return serving{}, err
 	}
-	made := serving{runnables: []manager.Runnable{objects}}
-	var source certs.Source
-	if o.webhookCerts == certsSelf {
-		signer, keeper, err := authority.New(config, objects, ctrl.Log.WithName("certificates"), o.authority())
-		if err != nil {
-			return serving{}, err
-		}
-		source, made.runnables = signer, append(made.runnables, keeper)
-	} else if source, err = certs.NewFiles(o.certDir); err != nil {
+	source, runnables, err := o.source(ctx, config, objects)
+	if err != nil {
 		return serving{}, err
 	}
-	if err := metrics.Registry.Register(certs.NewTrust(source, objects)); err != nil {
+	if err = metrics.Registry.Register(certs.NewTrust(source, objects)); err != nil {
 		return serving{}, fmt.Errorf("register the metric of the certificate's trust: %w", err)
 	}
-	made.server, err = certs.NewServer(certs.Options{
+	server, err := certs.NewServer(certs.Options{
 		Port: o.webhookPort, Source: source, ServerName: naming.ServiceHost(o.webhookService, o.namespace),
 		Registerer: metrics.Registry,
 	})
-	return made, err
+	return serving{server: server, runnables: append(runnables, objects)}, err
+}
+
+func (o *options) source(
+	ctx context.Context, config *rest.Config, objects *certs.Cache,
+) (certs.Source, []manager.Runnable, error) {
+	if o.webhookCerts == certsFiles {
+		files, err := certs.NewFiles(o.certDir)
+		return files, nil, err
+	}
+	signer, keeper, err := authority.New(ctx, config, objects, ctrl.Log.WithName("certificates"), o.authority())
+	return signer, []manager.Runnable{keeper}, err
 }
 
 func (o *options) authority() authority.Options {

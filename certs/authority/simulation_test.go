@@ -156,7 +156,7 @@ func (w *world) accepts(s *Signer, bundle []byte) error {
 	return err
 }
 
-var seeds = flag.Int("seeds", 2, "simulated years")
+var seeds = flag.Int("seeds", 1, "simulated years")
 
 // A year that passes in any steps, writes that fail, leaders that change, a Secret that is deleted or spoilt:
 // every certificate that a replica serves is accepted, by an API server that lags too, and no CA stays for ever.

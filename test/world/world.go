@@ -108,6 +108,7 @@ func (w *World) Waking(inner http.RoundTripper) http.RoundTripper {
 
 type roundTripper func(*http.Request) (*http.Response, error)
 
+// RoundTrip implements http.RoundTripper.
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
 // turn does what is due. Errors are of races with the operator; the next turn sees to them.

@@ -240,6 +240,15 @@ func TestInvalidSpecIsGuarded(t *testing.T) {
 	awaitReady(t, c)
 }
 
+// TestUnknownSettingIsActedUpon: an older operator may have admitted it, and PostgreSQL copes with it.
+func TestUnknownSettingIsActedUpon(t *testing.T) {
+	c, _, _ := converged(t, 1)
+	edit(t, c, func() { c.Spec.Parameters = map[string]string{"work_men": "8MB"} })
+	awaitReady(t, c)
+	edit(t, c, func() { c.Spec.Parameters["port"] = "1" })
+	stalled(t, c, v1alpha1.ReasonInvalidSpec, "spec.parameters[port]")
+}
+
 func TestTerminatingNamespaceIsLeftAlone(t *testing.T) {
 	namespace := plane.Namespace(t)
 	c := cluster(namespace, "orders", 1)

@@ -253,7 +253,7 @@ func TestMigrationLosesNoConcurrentWrite(t *testing.T) {
 		}
 	})
 	controlplane.Eventually(t, func(ctx context.Context) error {
-		if service, err = get(ctx, c.Namespace, "orders-r", service); err != nil {
+		if service, err = get(ctx, c.Namespace, "orders-r", &corev1.Service{}); err != nil {
 			return err
 		}
 		return onlyOurs(service, "manager")

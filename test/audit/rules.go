@@ -72,9 +72,14 @@ func (j *Judge) apply(r request) string {
 	return ""
 }
 
+// ourSecret says that a Secret has a name that the operator gives: to Secrets of its own, and to those of certificates,
+// which must not be somebody else's.
 func ourSecret(name string) bool {
 	cluster := naming.Cluster("")
-	return strings.HasSuffix(name, cluster.SecretApp()) || strings.HasSuffix(name, cluster.SecretSuperuser())
+	return slices.ContainsFunc([]string{
+		cluster.SecretApp(), cluster.SecretSuperuser(),
+		cluster.CertificateCA(), cluster.CertificateServer(), cluster.CertificateReplica(),
+	}, func(suffix string) bool { return strings.HasSuffix(name, suffix) })
 }
 
 // judgeAgent says what is wrong with a request of an agent that says it runs in a pod.

@@ -22,7 +22,6 @@ import (
 	"github.com/acme/pg-operator/reconciler/outcome"
 	"github.com/acme/pg-operator/reconciler/render"
 	"github.com/acme/pg-operator/reconciler/snapshot"
-	"github.com/acme/pg-operator/webhooks/rules"
 )
 
 // Reconciler reconciles PostgresClusters.
@@ -105,7 +104,7 @@ func (r *Reconciler) snapshot(
 	m.newestStatus(cluster)
 	cluster.Default(r.options.Defaults)
 	s := facts.Snapshot(cluster)
-	s.Invalid = rules.ValidateStored(&cluster.Spec)
+	s.Invalid = invalid(s)
 	if err := errors.Join(r.observer.StorageClasses(ctx, s), r.observer.Quotas(ctx, s)); err != nil {
 		return nil, err
 	}

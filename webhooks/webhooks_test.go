@@ -123,6 +123,36 @@ func TestValidator(t *testing.T) {
 	}
 }
 
+func TestProtector(t *testing.T) {
+	tests := map[string]struct {
+		old  string
+		code int32
+	}{
+		"protected":   {old: `{"metadata":{"name":"orders-db","namespace":"shop"},"spec":{"deletionProtection":true}}`, code: 403},
+		"unprotected": {old: `{"metadata":{"name":"orders-db"},"spec":{"deletionProtection":false}}`},
+		"not set":     {old: `{"metadata":{"name":"orders-db"},"spec":{}}`},
+		"no spec":     {old: `{}`},
+		"going already": {
+			old: `{"metadata":{"name":"orders-db","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"deletionProtection":true}}`,
+		},
+		"protected and wrong elsewhere": {old: `{"spec":{"deletionProtection":true,"replicas":"three","hba":7}}`, code: 403},
+		"not JSON":                      {old: `{`, code: 400},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			req := request(admissionv1.Delete, test.old, "")
+			req.UserInfo.Username = "jane"
+			response := (&protector{}).Handle(t.Context(), req)
+			if response.Allowed != (test.code == 0) || !response.Allowed && response.Result.Code != test.code {
+				t.Errorf("allowed %v, %+v, want code %d", response.Allowed, response.Result, test.code)
+			}
+			if test.code == 403 && !strings.HasPrefix(response.Result.Message, "jane cannot delete PostgresCluster ") {
+				t.Errorf("says %q", response.Result.Message)
+			}
+		})
+	}
+}
+
 // FuzzAdmission sends any object through both webhooks, as new and as a change of another: they must not panic, what
 // defaulting adds is added once, and it never makes a good object bad.
 func FuzzAdmission(f *testing.F) {

@@ -59,6 +59,8 @@ const (
 	AnnotationDataVersion = "db.example.com/data-version"
 	// AnnotationGeneration on a StatefulSet is the generation of the PostgresCluster it was rendered from.
 	AnnotationGeneration = "db.example.com/cluster-generation"
+	// AnnotationVolumes on a StatefulSet is what the PostgresCluster that it was rendered from says of its volumes, as JSON.
+	AnnotationVolumes = "db.example.com/cluster-volumes"
 	// AnnotationTemplateHash on a pod is the hash of the pod template it was made from.
 	AnnotationTemplateHash = "db.example.com/template-hash"
 	// AnnotationImage on a StatefulSet is PostgreSQL's image as it was rendered: a policy may have changed the template's.

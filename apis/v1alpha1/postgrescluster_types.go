@@ -95,7 +95,6 @@ type PostgresClusterSpec struct {
 	// storage is the size of each instance's volume in whole gibibytes, such as 20Gi, at most 65536Gi.
 	// It can grow, not shrink. The operator's default size when omitted.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^[1-9][0-9]*Gi$`
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[1-9][0-9]{0,4}Gi$') && quantity(self).compareTo(quantity('65536Gi')) <= 0",message="must be whole gibibytes from 1Gi to 65536Gi, such as 20Gi"
 	Storage string `json:"storage,omitempty"`

@@ -26,10 +26,17 @@ func statefulSet(
 	if err != nil {
 		return nil, err
 	}
+	volumes, err := json.Marshal(snapshot.Volumes{
+		Storage: s.Object.Spec.Storage, StorageClassName: s.Object.Spec.StorageClassName,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the spec of the volumes: %w", err)
+	}
 	return appsv1ac.StatefulSet(names(s).StatefulSet(), s.Object.Namespace).
 		WithLabels(labels(s)).
 		WithAnnotations(map[string]string{
 			naming.AnnotationGeneration: strconv.FormatInt(s.Object.Generation, 10),
+			naming.AnnotationVolumes:    string(volumes),
 			naming.AnnotationImage:      plan.Image,
 		}).
 		WithOwnerReferences(owner(s)).

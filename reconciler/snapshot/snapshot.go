@@ -5,6 +5,7 @@ package snapshot
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"strconv"
 
@@ -206,6 +207,21 @@ func (c *Cluster) RenderedGeneration() (generation int64, known bool) {
 	}
 	generation, err := strconv.ParseInt(c.StatefulSet.Annotations[naming.AnnotationGeneration], 10, 64)
 	return generation, err == nil
+}
+
+// Volumes are the fields of a spec that cannot simply change, because volumes live with them.
+type Volumes struct {
+	Storage          string  `json:"storage"`
+	StorageClassName *string `json:"storageClassName,omitempty"`
+}
+
+// RenderedVolumes is what the spec said of volumes that the live StatefulSet was rendered from.
+func (c *Cluster) RenderedVolumes() (volumes Volumes, known bool) {
+	if c.StatefulSet == nil {
+		return Volumes{}, false
+	}
+	err := json.Unmarshal([]byte(c.StatefulSet.Annotations[naming.AnnotationVolumes]), &volumes)
+	return volumes, err == nil
 }
 
 // ControlledBy says that an object's controller has a UID.

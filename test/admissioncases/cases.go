@@ -3,6 +3,20 @@
 // with the same table, so that no layer knows a rule better than another.
 package admissioncases
 
+import (
+	"fmt"
+	"strings"
+)
+
+// many is n numbered items, separated by commas.
+func many(n int, item string) string {
+	items := make([]string, n)
+	for i := range items {
+		items[i] = fmt.Sprintf(item, i)
+	}
+	return strings.Join(items, ", ")
+}
+
 // Case is one object, or one change of an object, and the verdict on it.
 type Case struct {
 	// Old is the spec before a change, as YAML; empty for a new object.
@@ -127,7 +141,7 @@ var All = map[string]Case{
 
 	"name longest":      {ObjectName: "a2345678901234567890123456789012345678901234567890", New: `{replicas: 3}`},
 	"name too long":     {ObjectName: "a23456789012345678901234567890123456789012345678901", New: `{}`, Refused: []string{"metadata.name"}, Says: "50"},
-	"name of a Service": {ObjectName: "orders-rw", New: `{replicas: 3}`, Warns: "a cluster named orders;"},
+	"name of a Service": {ObjectName: "orders-rw", New: `{replicas: 3}`, Warns: "one of a cluster named orders;"},
 	"name with dot":     {ObjectName: "orders.db", New: `{}`, Refused: []string{"metadata.name"}},
 	"name of digit":     {ObjectName: "1orders", New: `{}`, Refused: []string{"metadata.name"}, Says: "start with a letter"},
 
@@ -276,6 +290,25 @@ var All = map[string]Case{
 			"spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].values",
 		}, NotInSchema: true,
 	},
+
+	"parameters too many": {
+		New: `{parameters: {` + many(257, "a.p%d: x") + `}}`, Refused: []string{"spec.parameters"}, Says: "must have at most 256 items",
+	},
+	"node selector too long": {
+		New: `{nodeSelector: {` + many(65, "l%d: x") + `}}`, Refused: []string{"spec.nodeSelector"}, Says: "must have at most 64 items",
+	},
+	"tolerations too many": {
+		New: `{tolerations: [` + many(65, "{key: k%d, operator: Exists}") + `]}`, Refused: []string{"spec.tolerations"},
+		Says: "must have at most 64 items",
+	},
+	"spread too much": {
+		New: `{topologySpreadConstraints: [` +
+			many(17, "{maxSkew: 1, topologyKey: zone%d, whenUnsatisfiable: DoNotSchedule}") + `]}`,
+		Refused: []string{"spec.topologySpreadConstraints"}, Says: "must have at most 16 items",
+	},
+
+	"deletion protection":     {New: `{replicas: 3, deletionProtection: true}`},
+	"deletion protection off": {Old: `{deletionProtection: true}`, New: `{deletionProtection: false}`},
 
 	"three mistakes at once": {
 		New:     `{replicas: 9, storage: 0Gi, image: Postgres}`,

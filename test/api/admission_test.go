@@ -8,7 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,7 +35,7 @@ func serveWebhooks(t *testing.T) *controlplane.Webhooks {
 func TestAdmissionTable(t *testing.T) {
 	t.Run("schema and CEL alone", func(t *testing.T) { runTable(t, layers{schema: true}) })
 	t.Run("webhook alone", func(t *testing.T) {
-		plane.InstallCRD(t, withoutRules(plane.CRD(t)))
+		plane.InstallCRD(t, controlplane.WithoutRules(plane.CRD(t)))
 		serveWebhooks(t).Install(t)
 		runTable(t, layers{webhook: true})
 	})
@@ -44,32 +43,6 @@ func TestAdmissionTable(t *testing.T) {
 		serveWebhooks(t).Install(t)
 		runTable(t, layers{schema: true, webhook: true})
 	})
-}
-
-// withoutRules is a definition that knows types and defaults but judges no value.
-func withoutRules(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
-	schema := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
-	spec := schema.Properties["spec"]
-	relax(&spec)
-	schema.Properties["spec"] = spec
-	schema.XValidations = nil
-	return crd
-}
-
-func relax(s *apiextensionsv1.JSONSchemaProps) {
-	s.XValidations, s.Enum, s.Pattern = nil, nil, ""
-	s.Minimum, s.Maximum, s.MinLength, s.MaxLength = nil, nil, nil, nil
-	s.MinItems, s.MaxItems, s.MinProperties, s.MaxProperties = nil, nil, nil, nil
-	for name, property := range s.Properties {
-		relax(&property)
-		s.Properties[name] = property
-	}
-	if s.Items != nil && s.Items.Schema != nil {
-		relax(s.Items.Schema)
-	}
-	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
-		relax(s.AdditionalProperties.Schema)
-	}
 }
 
 type layers struct{ schema, webhook bool }
@@ -118,12 +91,20 @@ func check(t *testing.T, verb string, in layers, test admissioncases.Case, err e
 // refusedFields are the fields of a 422; another error fails the test, because users would see no field.
 func refusedFields(t *testing.T, err error) []string {
 	t.Helper()
+	fields, err := fieldsOf(err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fields
+}
+
+func fieldsOf(err error) ([]string, error) {
 	if err == nil {
-		return nil
+		return nil, nil
 	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || !apierrors.IsInvalid(err) {
-		t.Fatalf("want 422, got: %v", err)
+		return nil, fmt.Errorf("want 422, got: %w", err)
 	}
 	var fields []string
 	for _, cause := range status.Status().Details.Causes {
@@ -133,7 +114,7 @@ func refusedFields(t *testing.T, err error) []string {
 		fields = append(fields, strings.TrimPrefix(cause.Field, ".")) // The scale subresource's paths begin with a dot.
 	}
 	slices.Sort(fields)
-	return slices.Compact(fields)
+	return slices.Compact(fields), nil
 }
 
 // sameFields compares fields. The schema's rules name the field above where a key of a map or the name is at fault;
@@ -238,7 +219,14 @@ func onStored(send func(*testing.T, client.Client, desired) error) sender {
 
 func remove(t *testing.T, d desired) {
 	t.Helper()
-	if err := plane.Client.Delete(t.Context(), d.object(t)); client.IgnoreNotFound(err) != nil {
+	object := d.object(t)
+	if strings.Contains(d.spec, "deletionProtection: true") {
+		lift := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"deletionProtection":null}}`))
+		if err := plane.Client.Patch(t.Context(), object, lift); client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := plane.Client.Delete(t.Context(), object); client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/acme/pg-operator/test/controlplane"
 )
 
 func patch(t *testing.T, namespace, body string) error {
@@ -95,7 +97,7 @@ const legacy = `{replicas: 9, version: "15.2", storage: 0Gi, storageClassName: B
 func storeLegacy(t *testing.T, namespace, name string) {
 	t.Helper()
 	t.Run("store", func(t *testing.T) {
-		plane.InstallCRD(t, withoutRules(plane.CRD(t)))
+		plane.InstallCRD(t, controlplane.WithoutRules(plane.CRD(t)))
 		u := object(t, namespace, name, legacy)
 		u.SetFinalizers([]string{"example.com/x"})
 		if err := plane.Client.Create(t.Context(), u); err != nil {
@@ -150,7 +152,7 @@ func TestLegacyObjects(t *testing.T) {
 	}
 }
 
-// TestLaterDefault gives an immutable field a default after objects without it were stored.
+// TestLaterDefault gives an immutable field a default after objects without it were stored. Every layer judges.
 func TestLaterDefault(t *testing.T) {
 	namespace := plane.Namespace(t)
 	u := object(t, namespace, "orders-db", `{replicas: 3}`)
@@ -164,6 +166,7 @@ func TestLaterDefault(t *testing.T) {
 	class.Default = &apiextensionsv1.JSON{Raw: []byte(`"fast"`)}
 	spec.Properties["storageClassName"] = class
 	plane.InstallCRD(t, crd)
+	serveWebhooks(t).Install(t)
 	for what, body := range map[string]string{
 		"label": `{"metadata":{"labels":{"team":"a"}}}`, "spec": `{"spec":{"replicas":2}}`,
 		"finalizer": `{"metadata":{"finalizers":null}}`,

@@ -48,6 +48,22 @@ func TestScale(t *testing.T) {
 			t.Errorf("5 replicas: %v", err)
 		}
 	})
+	t.Run("paused, and while it is being deleted", func(t *testing.T) {
+		if err := patch(t, namespace, `{"metadata":{"finalizers":["example.com/x"]},"spec":{"paused":true}}`); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			out := plane.TryKubectl(t, "", "scale", "pgc", "orders-db", "-n", namespace, "--replicas=9")
+			if out.Code == 0 || !strings.Contains(out.Stderr, "spec.replicas: Invalid value: 9") {
+				t.Errorf("9 replicas: exit code %d: %s", out.Code, out.Stderr)
+			}
+			plane.Kubectl(t, "scale", "pgc", "orders-db", "-n", namespace, "--replicas=2")
+			plane.Kubectl(t, "delete", "pgc", "orders-db", "-n", namespace, "--wait=false")
+		}
+		if err := patch(t, namespace, `{"metadata":{"finalizers":null}}`); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("of a cluster without replicas", func(t *testing.T) {
 		u := object(t, namespace, "empty", "{}")
 		delete(u.Object, "spec")

@@ -33,6 +33,33 @@ func (p *ControlPlane) CRD(t testing.TB) *apiextensionsv1.CustomResourceDefiniti
 	return crd
 }
 
+// WithoutRules is a definition that knows types and defaults but judges no value.
+func WithoutRules(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
+	crd = crd.DeepCopy()
+	schema := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+	spec := schema.Properties["spec"]
+	relax(&spec)
+	schema.Properties["spec"] = spec
+	schema.XValidations = nil
+	return crd
+}
+
+func relax(s *apiextensionsv1.JSONSchemaProps) {
+	s.XValidations, s.Enum, s.Pattern = nil, nil, ""
+	s.Minimum, s.Maximum, s.MinLength, s.MaxLength = nil, nil, nil, nil
+	s.MinItems, s.MaxItems, s.MinProperties, s.MaxProperties = nil, nil, nil, nil
+	for name, property := range s.Properties {
+		relax(&property)
+		s.Properties[name] = property
+	}
+	if s.Items != nil && s.Items.Schema != nil {
+		relax(s.Items.Schema)
+	}
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+		relax(s.AdditionalProperties.Schema)
+	}
+}
+
 // InstallCRD replaces the definition of PostgresClusters and waits until the API server goes by it. The test's end
 // restores the generated one. Tests that use it cannot run beside others.
 func (p *ControlPlane) InstallCRD(t testing.TB, crd *apiextensionsv1.CustomResourceDefinition) {

@@ -30,13 +30,19 @@ import (
 // converged is a Ready cluster named orders with a world and an operator.
 func converged(t testing.TB, replicas int32) (*v1alpha1.PostgresCluster, *world.World, *running) {
 	t.Helper()
-	namespace := plane.Namespace(t)
-	w := world.Start(t, plane, namespace)
-	o := startOperator(t, namespace)
-	c := cluster(namespace, "orders", replicas)
+	c := cluster(plane.Namespace(t), "orders", replicas)
+	w, o := convergedAs(t, c)
+	return c, w, o
+}
+
+// convergedAs creates a cluster of a namespace of its own and waits until it is ready.
+func convergedAs(t testing.TB, c *v1alpha1.PostgresCluster) (*world.World, *operator) {
+	t.Helper()
+	w := world.Start(t, plane, c.Namespace)
+	o := startOperator(t, c.Namespace)
 	create(t, c)
 	awaitReady(t, c)
-	return c, w, o
+	return w, o
 }
 
 func TestEditsOfOurFieldsAreTakenBack(t *testing.T) {

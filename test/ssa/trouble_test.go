@@ -208,38 +208,6 @@ func TestMissingRights(t *testing.T) {
 	stalled(t, c, v1alpha1.ReasonForbidden, "Service", "create")
 }
 
-func TestInvalidSpecIsGuarded(t *testing.T) {
-	c, _, _ := converged(t, 1)
-	crd := plane.CRD(t)
-	for i := range crd.Spec.Versions {
-		crd.Spec.Versions[i].Schema.OpenAPIV3Schema.XValidations = nil
-		spec := crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"]
-		spec.XValidations = nil
-		replicas := spec.Properties["replicas"]
-		replicas.Maximum = nil
-		spec.Properties["replicas"] = replicas
-		crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"] = spec
-	}
-	plane.InstallCRD(t, crd)
-	quiet(t, c.Namespace)
-	before := versions(t, t.Context(), c.Namespace)
-	many := int32(77)
-	edit(t, c, func() { c.Spec.Replicas = &many })
-	stalled(t, c, v1alpha1.ReasonInvalidSpec, "spec.replicas")
-	if condition := awaitCondition(t, c, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec); strings.Contains(condition.Message, "77") {
-		t.Errorf("the message holds a value: %s", condition.Message)
-	}
-	quiet(t, c.Namespace)
-	for object, version := range versions(t, t.Context(), c.Namespace) {
-		if before[object] != version {
-			t.Errorf("%s was changed for an invalid spec", object)
-		}
-	}
-	one := int32(1)
-	edit(t, c, func() { c.Spec.Replicas = &one })
-	awaitReady(t, c)
-}
-
 // TestUnknownSettingIsActedUpon: an older operator may have admitted it, and PostgreSQL copes with it.
 func TestUnknownSettingIsActedUpon(t *testing.T) {
 	c, _, _ := converged(t, 1)

@@ -44,6 +44,13 @@ func ValidateStored(s *v1alpha1.PostgresClusterSpec) field.ErrorList {
 	return sorted(append(errs, checkRules(nil, s, path)...))
 }
 
+// ValidateVolumes judges only how the volumes change. Errors are sorted by field.
+func ValidateVolumes(old, cluster *v1alpha1.PostgresCluster) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := changeStorageClass(&old.Spec, &cluster.Spec, path.Child("storageClassName"))
+	return sorted(append(errs, changeStorage(old, cluster, path.Child("storage"))...))
+}
+
 // rule judges one field. inputs are all that its verdict depends on: while they do not change, it is not judged.
 type rule struct {
 	inputs func(*spec) any
@@ -63,6 +70,13 @@ var specRules = []rule{
 	{func(s *spec) any { return s.Affinity }, validateAffinity},
 	{func(s *spec) any { return s.DeletionPolicy }, validateDeletionPolicy},
 	{func(s *spec) any { return s.UpgradePolicy }, validateUpgradePolicy},
+	{func(s *spec) any { return s.Parameters }, atMost("parameters", 256, func(s *spec) int { return len(s.Parameters) })},
+	{func(s *spec) any { return s.NodeSelector }, atMost("nodeSelector", 64, func(s *spec) int { return len(s.NodeSelector) })},
+	{func(s *spec) any { return s.Tolerations }, atMost("tolerations", 64, func(s *spec) int { return len(s.Tolerations) })},
+	{
+		func(s *spec) any { return s.TopologySpreadConstraints },
+		atMost("topologySpreadConstraints", 16, func(s *spec) int { return len(s.TopologySpreadConstraints) }),
+	},
 }
 
 // check applies every rule to s; with an old spec, only to what differs from it.

@@ -195,3 +195,24 @@ func TestWarnRestarts(t *testing.T) {
 		})
 	}
 }
+
+// TestWarningsAreShort: the API server cuts long ones when there are many.
+func TestWarningsAreShort(t *testing.T) {
+	seen := 0
+	for name, test := range admissioncases.All {
+		c := cluster(t, test.ObjectName, test.New, test.Status)
+		var old *v1alpha1.PostgresCluster
+		if test.Old != "" {
+			old = cluster(t, test.ObjectName, test.Old, test.Status)
+		}
+		for _, warning := range Warnings(old, c) {
+			seen++
+			if len(warning) > 120 {
+				t.Errorf("%s: %d characters: %s", name, len(warning), warning)
+			}
+		}
+	}
+	if seen < 10 {
+		t.Errorf("the table gives only %d warnings", seen)
+	}
+}

@@ -72,8 +72,8 @@ func warnName(name string) []string {
 		naming.Cluster.ServiceReadWrite, naming.Cluster.ServiceReadOnly, naming.Cluster.ServiceRead,
 	} {
 		if other, found := strings.CutSuffix(name, service("")); found {
-			return []string{fmt.Sprintf("metadata.name: the Service %s would also be one of a cluster named %s; only one can have it",
-				name, other)}
+			return []string{fmt.Sprintf(
+				"metadata.name: a Service of this name is also one of a cluster named %s; only one can have it", other)}
 		}
 	}
 	return nil

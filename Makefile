@@ -69,6 +69,12 @@ catalogue: bin/cluster ## Rewrite postgres/catalogue.tsv from real servers of ea
 golden: ## Rewrite the golden files of the tests from what the code renders now.
 	@UPDATE_GOLDEN=1 go test -count=1 $(GOLDEN)
 
+.PHONY: rejections
+rejections: bin/cluster ## Rewrite docs/rejections.md from what the API server and kubectl say now.
+	@bin/cluster build --for api
+	@assets=$${KUBEBUILDER_ASSETS:-}; eval "$$(bin/cluster env)"; \
+	  KUBEBUILDER_ASSETS=$${assets:-$$KUBEBUILDER_ASSETS} UPDATE_GOLDEN=1 go test -count=1 -run TestRejectionsPage ./test/api
+
 .PHONY: fmt
 fmt: $(GOLANGCI_LINT) ## Format the Go code (gofumpt, import groups).
 	@$(GOLANGCI_LINT) fmt ./...

@@ -19,7 +19,12 @@ const around = 3
 // Equal fails the test unless got is the content of the file testdata/name.
 func Equal(t testing.TB, name string, got []byte) {
 	t.Helper()
-	path := filepath.Join("testdata", name)
+	EqualFile(t, filepath.Join("testdata", name), "make golden", got)
+}
+
+// EqualFile fails the test unless got is the content of a file, which update rewrites.
+func EqualFile(t testing.TB, path, update string, got []byte) {
+	t.Helper()
 	if os.Getenv(updateEnv) != "" {
 		if err := write(path, got); err != nil {
 			t.Fatal(err)
@@ -28,10 +33,10 @@ func Equal(t testing.TB, name string, got []byte) {
 	}
 	want, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatalf("%v: run `make golden` to write it", err)
+		t.Fatalf("%v: run `%s` to write it", err, update)
 	}
 	if string(got) != string(want) {
-		t.Errorf("%s differs; if this is wanted, run `make golden` and read the difference.\n%s", path,
+		t.Errorf("%s differs; if this is wanted, run `%s` and read the difference.\n%s", path, update,
 			difference(string(want), string(got)))
 	}
 }

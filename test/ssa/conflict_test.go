@@ -36,7 +36,7 @@ func converged(t testing.TB, replicas int32) (*v1alpha1.PostgresCluster, *world.
 }
 
 // convergedAs creates a cluster of a namespace of its own and waits until it is ready.
-func convergedAs(t testing.TB, c *v1alpha1.PostgresCluster) (*world.World, *operator) {
+func convergedAs(t testing.TB, c *v1alpha1.PostgresCluster) (*world.World, *running) {
 	t.Helper()
 	w := world.Start(t, plane, c.Namespace)
 	o := startOperator(t, c.Namespace)

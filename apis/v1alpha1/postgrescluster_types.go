@@ -40,7 +40,7 @@ type PostgresCluster struct {
 	// new cluster for one that is as it shall be.
 	// +optional
 	// +default={"observedGeneration":-1}
-	Status PostgresClusterStatus `json:"status,omitempty"`
+	Status PostgresClusterStatus `json:"status,omitempty,omitzero"`
 }
 
 // PostgresClusterList is a list of PostgresClusters.

@@ -174,7 +174,8 @@ func startServer(t *testing.T, programs pg.Programs) *hbaServer {
 	}
 	major := programs.Version.Major
 	configuration := pg.Configuration{Parameters: postgres.Settings(major, nil), HBA: postgres.HBA(major, nil)}
-	if refused, err := s.Configure(t.Context(), configuration); err != nil || len(refused) > 0 {
+	refused, err := s.Configure(t.Context(), configuration)
+	if err != nil || len(refused) > 0 {
 		t.Fatal(refused, err)
 	}
 	if s.process, err = s.Start(t.Context()); err != nil {

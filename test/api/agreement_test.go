@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -42,9 +43,17 @@ var (
 	quantityValues = []string{"0", "-1", "1", "500m", "64Mi", "63Mi", "1Gi", "2Gi"}
 	nameValues     = []string{"a", "a-1", "1a", "a.b", strings.Repeat("a", 50), strings.Repeat("a", 51)}
 	hbaValues      = [][]string{
-		nil, {}, {"hostssl all a all cert"}, {"hostssl all a all cert", "host all all all md5"}, {"hostssl all a all cert\n"},
-		{" \thostssl\tall a all reject"}, {""}, {"hostssl"}, {"local all all peer", "hostssl all a 10.0.0.0/8 cert", "hostnossl all a all cert\r"},
-		{"hostssl all a all reject" + strings.Repeat(" ", 1000)}, {"hostssl all a all reject" + strings.Repeat(" ", 1001)},
+		nil,
+		{},
+		{"hostssl all a all cert"},
+		{"hostssl all a all cert", "host all all all md5"},
+		{"hostssl all a all cert\n"},
+		{" \thostssl\tall a all reject"},
+		{""},
+		{"hostssl"},
+		{"local all all peer", "hostssl all a 10.0.0.0/8 cert", "hostnossl all a all cert\r"},
+		{"hostssl all a all reject" + strings.Repeat(" ", 1000)},
+		{"hostssl all a all reject" + strings.Repeat(" ", 1001)},
 		slices.Repeat([]string{"hostssl all a all reject"}, 64), slices.Repeat([]string{"hostssl all a all reject"}, 65),
 	}
 	deletionValues = []v1alpha1.DeletionPolicy{"Retain", "Delete", "Keep", ""}
@@ -315,7 +324,7 @@ func compare(errs field.ErrorList, err error) error {
 		})
 	}
 	if !sameFields(theirs, ours, layers{schema: true}) {
-		return fmt.Errorf("the API server refuses %q, the rules %q:\n%v\n%v", theirs, ours, err, errs.ToAggregate())
+		return fmt.Errorf("the API server refuses %q, the rules %q:\n%w", theirs, ours, errors.Join(err, errs.ToAggregate()))
 	}
 	return nil
 }

@@ -89,10 +89,7 @@ func TestMetrics(t *testing.T) {
 	})
 
 	// A certificate whose CA is in no caBundle, half of it first.
-	alien, key, err := certutil.GenerateSelfSignedCertKey(naming.ServiceHost(certs.ServiceMetrics, namespace), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	alien, key := selfSigned(t)
 	roots.AppendCertsFromPEM(alien)
 	for _, step := range []struct {
 		key       []byte
@@ -118,6 +115,16 @@ func TestMetrics(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// selfSigned is a certificate of the right name that is its own CA.
+func selfSigned(t *testing.T) (certificate, key []byte) {
+	t.Helper()
+	certificate, key, err := certutil.GenerateSelfSignedCertKey(naming.ServiceHost(certs.ServiceMetrics, namespace), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certificate, key
 }
 
 // untrusted is the line of the metric for one of our webhooks.

@@ -87,7 +87,7 @@ func wantGuarded(t *testing.T, condition metav1.Condition, fields []string) {
 	}
 	_, list, _ := strings.Cut(condition.Message, ": ")
 	var named []string
-	for _, item := range strings.Split(list, ", ") {
+	for item := range strings.SplitSeq(list, ", ") {
 		if !pathAndRule.MatchString(item) {
 			t.Errorf("%q is more than a path and a rule", item)
 		}

@@ -178,8 +178,10 @@ func (r *Reconciler) restart(ctx context.Context, plan decide.Plan, pass *apply.
 }
 
 // owner describes a cluster to apply.
-func (r *Reconciler) owner(cluster *v1alpha1.PostgresCluster) apply.Owner {
+func (r *Reconciler) owner(s *snapshot.Cluster) apply.Owner {
+	cluster := s.Object
 	return apply.Owner{
+		New:       len(s.Children) == 0,
 		Namespace: cluster.Namespace, Name: cluster.Name, UID: cluster.UID,
 		Kind: v1alpha1.PostgresClusterKind.GroupKind(),
 		Labels: map[string]string{

@@ -78,7 +78,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if plan.TemplateHash, err = render.TemplateHash(s, plan, r.options.render()); err != nil {
 		return ctrl.Result{}, fmt.Errorf("rendering: %w", err)
 	}
-	pass := r.applier.Begin(r.owner(s.Object))
+	pass := r.applier.Begin(r.owner(s))
 	if err := r.apply(ctx, s, plan, pass); err != nil {
 		pass.Result.Fail(outcome.Key{GroupKind: v1alpha1.PostgresClusterKind.GroupKind(), Name: s.Object.Name},
 			outcome.Failure{Class: outcome.ClassInternal, Message: err.Error(), Err: err})

@@ -40,6 +40,8 @@ type Owner struct {
 	Name      string
 	Kind      schema.GroupKind
 	UID       types.UID
+	// New says that nothing of the owner is known to exist, so that what it needs is hardly there.
+	New bool
 	// Labels mark a child without a controller as the owner's.
 	Labels map[string]string
 	// Confirm asks the server whether the owner still exists and is not being deleted. It is called once in a pass,

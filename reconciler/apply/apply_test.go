@@ -30,6 +30,7 @@ type server struct {
 	applies int
 	forced  int
 	creates int
+	gets    int
 	// refuse is asked before each apply.
 	refuse func(object *unstructuredObject) error
 	exists *metav1.PartialObjectMetadata
@@ -106,6 +107,7 @@ func (s *server) Patch(_ context.Context, object client.Object, patch client.Pat
 }
 
 func (s *server) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	s.gets++
 	if s.exists == nil {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "x")
 	}
@@ -129,6 +131,8 @@ type bed struct {
 	applier *apply.Applier
 	now     time.Time
 	alive   bool
+	// fresh owners have no children yet.
+	fresh bool
 }
 
 func newBed() *bed {
@@ -142,6 +146,7 @@ func (b *bed) pass() *apply.Pass {
 	return b.applier.Begin(apply.Owner{
 		Namespace: "ns", Name: "db", UID: "owner", Kind: schema.GroupKind{Group: "db.example.com", Kind: "PostgresCluster"},
 		Labels:  map[string]string{"ours": "yes"},
+		New:     b.fresh,
 		Confirm: func(context.Context) (bool, error) { return b.alive, nil },
 	})
 }
@@ -301,6 +306,51 @@ func TestEnsuredObjectsThatExist(t *testing.T) {
 	b.server.exists = nil
 	if result := ensure(); result.Outcomes[0].Outcome != outcome.Created || b.server.creates != 1 {
 		t.Errorf("nobody's: %+v", result)
+	}
+}
+
+// TestEnsuredObjectsOfNewOwners are created without a look, and what exists against expectation is looked at.
+func TestEnsuredObjectsOfNewOwners(t *testing.T) {
+	tests := map[string]struct {
+		exists  *metav1.PartialObjectMetadata
+		dead    bool
+		want    string
+		creates int
+		gets    int
+	}{
+		"nobody's": {want: string(outcome.Created), creates: 1},
+		"ours": {
+			exists: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "ours", Labels: map[string]string{"ours": "yes"}}},
+			want:   string(outcome.Unchanged), creates: 1, gets: 1,
+		},
+		"somebody else's": {
+			exists: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "theirs"}},
+			want:   string(outcome.ClassForeign), creates: 1, gets: 1,
+		},
+		"of the dead": {dead: true, want: "gone"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBed()
+			b.fresh, b.alive, b.server.exists = true, !test.dead, test.exists
+			p := b.pass()
+			p.Ensure(t.Context(), corev1.SchemeGroupVersion.WithKind("Secret"), "x", time.Minute, func() client.Object {
+				return &corev1.Secret{}
+			})
+			got := ""
+			switch {
+			case p.Result.Gone:
+				got = "gone"
+			case len(p.Result.Failures) > 0:
+				got = string(p.Result.Failures[0].Class)
+			default:
+				got = string(p.Result.Outcomes[0].Outcome)
+			}
+			if got != test.want || b.server.creates != test.creates || b.server.gets != test.gets {
+				t.Errorf("%s after %d creates and %d looks, want %s after %d and %d", got, b.server.creates, b.server.gets,
+					test.want, test.creates, test.gets)
+			}
+		})
 	}
 }
 

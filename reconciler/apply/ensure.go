@@ -16,7 +16,8 @@ import (
 )
 
 // Ensure creates an object that is never applied over and never read: one that exists is kept. It asks the server
-// once in a period, by reading metadata only: whose it is may have changed since the last time.
+// once in a period, by reading metadata only: whose it is may have changed since the last time. For a new owner it is
+// created at once, and looked at only when the server says that it exists.
 func (p *Pass) Ensure(
 	ctx context.Context, gvk schema.GroupVersionKind, name string, period time.Duration, build func() client.Object,
 ) {
@@ -29,27 +30,34 @@ func (p *Pass) Ensure(
 		return
 	}
 	delete(p.memory.ensured, key)
-	_, failure := p.identify(ctx, key)
-	switch {
-	case failure == nil:
-		p.Result.Add(key, outcome.Unchanged)
-	case failure.Class != outcome.ClassGone:
+	failure := &outcome.Failure{Class: outcome.ClassGone}
+	if !p.owner.New {
+		_, failure = p.identify(ctx, key)
+	}
+	if failure != nil && failure.Class == outcome.ClassGone {
+		if !p.confirm(ctx) {
+			return
+		}
+		p.Result.Calls++
+		switch err := p.writer.Create(ctx, build(), p.manager); {
+		case err == nil:
+			p.Result.Add(key, outcome.Created)
+			p.memory.ensured[key] = p.now()
+			return
+		case !apierrors.IsAlreadyExists(err):
+			p.refused(key, err)
+			return
+		}
+		_, failure = p.identify(ctx, key)
+	}
+	if failure != nil {
 		if failure.Class == outcome.ClassForeign {
 			failure.Message += fmt.Sprintf(", because the operator makes this %s itself", key.Kind)
 		}
 		p.Result.Fail(key, *failure)
 		return
-	case !p.confirm(ctx):
-		return
-	default:
-		p.Result.Calls++
-		// Another one that was made since then is looked at in the next pass.
-		if err := p.writer.Create(ctx, build(), p.manager); err != nil {
-			p.refused(key, err)
-			return
-		}
-		p.Result.Add(key, outcome.Created)
 	}
+	p.Result.Add(key, outcome.Unchanged)
 	p.memory.ensured[key] = p.now()
 }
 

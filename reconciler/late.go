@@ -28,6 +28,20 @@ type lateKinds struct {
 	synced           bool
 }
 
+func lateObjects() []client.Object {
+	return []client.Object{&cmv1.Certificate{}, metadata(observe.IssuerKind)}
+}
+
+// atStart watches the kinds that the API server knows already, so that the cache has them before the first pass: what a
+// pass does not see it takes for missing, and finds in the way.
+func (l *lateKinds) atStart() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.known() {
+		l.tryWatch(context.Background())
+	}
+}
+
 // lateKindsPeriod is how often the API server is asked for kinds that it did not know.
 const lateKindsPeriod = 3 * time.Second
 
@@ -39,17 +53,13 @@ func (l *lateKinds) present(ctx context.Context) bool {
 	if l.synced {
 		return true
 	}
-	objects := []client.Object{&cmv1.Certificate{}, metadata(observe.IssuerKind)}
+	objects := lateObjects()
 	if l.watched < len(objects) {
 		if l.now().Sub(l.tried) < lateKindsPeriod {
 			return false
 		}
 		l.tried = l.now()
-		if !l.known() {
-			return false
-		}
-		if err := l.watch(ctx, objects); err != nil {
-			l.mgr.GetLogger().Error(err, "Failed to watch cert-manager's kinds")
+		if !l.known() || !l.tryWatch(ctx) {
 			return false
 		}
 	}
@@ -74,7 +84,15 @@ func (l *lateKinds) known() bool {
 	return true
 }
 
-// watch goes on where an earlier try has failed.
+// tryWatch logs a failure, which the next try goes on from.
+func (l *lateKinds) tryWatch(ctx context.Context) bool {
+	err := l.watch(ctx, lateObjects())
+	if err != nil {
+		l.mgr.GetLogger().Error(err, "Failed to watch cert-manager's kinds")
+	}
+	return err == nil
+}
+
 func (l *lateKinds) watch(ctx context.Context, objects []client.Object) error {
 	for _, object := range objects[l.indexed:] {
 		if err := indexChild(ctx, l.mgr, object); err != nil {

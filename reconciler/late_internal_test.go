@@ -115,3 +115,21 @@ func TestLateKinds(t *testing.T) {
 		t.Errorf("%d watches, indexes %v", m.watches, m.indexed)
 	}
 }
+
+// TestKindsOfTheStart: what is known when the operator starts is watched before the first pass, and not once more.
+func TestKindsOfTheStart(t *testing.T) {
+	m := &lateManager{indexed: map[string]bool{}}
+	late := &lateKinds{mgr: m, controller: lateController{m: m}, now: func() time.Time { return time.Unix(1000, 0) }}
+	late.atStart()
+	if m.watches != 0 {
+		t.Errorf("%d watches of kinds that nobody knows", m.watches)
+	}
+	m.known, m.synced = true, true
+	late.atStart()
+	if m.watches != 2 {
+		t.Errorf("%d watches at the start, want 2", m.watches)
+	}
+	if !late.present(t.Context()) || m.watches != 2 {
+		t.Errorf("%d watches by the first pass, want 2", m.watches)
+	}
+}

@@ -116,7 +116,11 @@ func Setup(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 	}
 	late := &lateKinds{mgr: mgr, controller: c, now: time.Now}
 	r.observer = &observe.Observer{Cache: mgr.GetCache(), Live: mgr.GetAPIReader(), CertManager: late.present}
-	return r, watch(mgr, c)
+	if err := watch(mgr, c); err != nil {
+		return nil, err
+	}
+	late.atStart()
+	return r, nil
 }
 
 // watch starts passes on every change of a cluster or of one of its children.

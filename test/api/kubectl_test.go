@@ -276,7 +276,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("kubectl explain pgc.spec lacks %q:\n%s", want, text)
 		}
 	}
-	for _, part := range []string{"pgc", "pgc.spec", "pgc.status", "pgc.status.instances", "pgc.status.plan", "pgc.status.lastFailover"} {
+	for _, part := range []string{"pgc", "pgc.spec", "pgc.status", "pgc.status.instances", "pgc.status.plan", "pgc.status.conflicts", "pgc.status.lastFailover"} {
 		if text := plane.Kubectl(t, "explain", part); strings.Contains(text, "<no description>") {
 			t.Errorf("a field of %s has no description:\n%s", part, text)
 		}
@@ -306,5 +306,58 @@ func TestDryRunAndDiffStoreNothing(t *testing.T) {
 	}
 	if after := get(t, namespace).GetResourceVersion(); after != before {
 		t.Errorf("resourceVersion went from %s to %s", before, after)
+	}
+}
+
+// TestStatusBeforeTheOperator: a cluster that no operator has seen is of no generation, so that nobody takes it for one that
+// is as it shall be. That is nobody's field, no drift, and gone with the first status.
+func TestStatusBeforeTheOperator(t *testing.T) {
+	serveWebhooks(t).Install(t)
+	for name, arguments := range map[string][]string{
+		"create": {"create"}, "client-side apply": {"apply"}, "server-side apply": {"apply", "--server-side"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			namespace := plane.Namespace(t)
+			// The status in somebody's manifest, such as one that was exported, says nothing.
+			sent := manifest(namespace, `{replicas: 3, storage: 20Gi}`)
+			if name == "create" {
+				sent += "\nstatus: {observedGeneration: 7, readyReplicas: 3}\n"
+			}
+			if out := plane.TryKubectl(t, sent, append(arguments, "-f", "-")...); out.Code != 0 {
+				t.Fatal(out.Stderr)
+			}
+			first := get(t, namespace)
+			if status, _ := json.Marshal(first.Object["status"]); string(status) != `{"observedGeneration":-1}` {
+				t.Errorf("status %s", status)
+			}
+			for _, entry := range first.GetManagedFields() {
+				if strings.Contains(string(entry.FieldsV1.GetRawBytes()), "f:status") {
+					t.Errorf("%s owns the status: %s", entry.Manager, entry.FieldsV1.GetRawBytes())
+				}
+			}
+			sent = manifest(namespace, `{replicas: 3, storage: 20Gi}`)
+			diff := []string{"diff", "-f", "-"}
+			if name == "server-side apply" {
+				diff = append(diff, "--server-side")
+			}
+			if out := plane.TryKubectl(t, sent, diff...); out.Code != 0 && name != "create" {
+				t.Errorf("kubectl diff: exit code %d: %s%s", out.Code, out.Stdout, out.Stderr)
+			}
+			if out := plane.TryKubectl(t, "", "wait", "--for=condition=Ready", "pgc/orders-db", "-n", namespace, "--timeout=100ms"); out.Code == 0 {
+				t.Error("kubectl wait calls it Ready")
+			}
+			plane.Kubectl(t, "label", "pgc", "orders-db", "-n", namespace, "team=a")
+			if generation := get(t, namespace).GetGeneration(); generation != 1 {
+				t.Errorf("generation %d after a label", generation)
+			}
+			// The first status meets no other owner.
+			status := object(t, namespace, "orders-db", "{}")
+			delete(status.Object, "spec")
+			status.Object["status"] = map[string]any{"observedGeneration": int64(1)}
+			if err := plane.Client.Status().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(status),
+				client.FieldOwner("pg-operator")); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

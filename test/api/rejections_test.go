@@ -20,9 +20,9 @@ import (
 const rejectionsHead = `# What is refused
 
 Every mistake in a PostgresCluster that the project's tests know, and what ` + "`kubectl`" + ` answers. This page is written by a
-test (` + "`make rejections`" + `) from the real answers of a Kubernetes API server, so it cannot be out of date. All mistakes of a
-manifest are reported at once, one line per field, and nothing is stored. Most rules are part of the CRD, so they hold while
-no operator runs; what needs the operator is marked with *operator*.
+test (` + "`make rejections`" + `) from the real answers of a Kubernetes API server, so it cannot be out of date. Mistakes
+are reported together, one line per field, and nothing is stored. Most rules are part of the CRD, so they hold while no
+operator runs; what needs the operator is marked with *operator*, and reported once the CRD finds nothing.
 
 Two lines are left out below: warnings, and "some validation rules were not checked", which Kubernetes adds after a value
 of the wrong type or one that is not in a list: correct that one and the rest is judged.

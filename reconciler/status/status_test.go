@@ -2,6 +2,7 @@ package status_test
 
 import (
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -323,7 +324,7 @@ func TestCompute(t *testing.T) {
 		"pods that were refused for an older template": {
 			change: func(s *snapshot.Cluster) {
 				s.Instances[1].Pod, s.Instances[1].Report = nil, nil
-				s.Refusals = []snapshot.Refusal{{Object: "Pod", Message: "exceeded quota: q"}}
+				s.Refusals = []snapshot.Refusal{{Object: "Pod", Message: `pods "db-1" is forbidden: exceeded quota: q`}}
 				s.StatefulSet.Spec.Template.Annotations = map[string]string{naming.AnnotationTemplateHash: "old"}
 			},
 			reason: v1alpha1.ReasonUpdating, others: "Progressing Degraded", message: "db-1 is missing",
@@ -331,7 +332,7 @@ func TestCompute(t *testing.T) {
 		"pods that are refused": {
 			change: func(s *snapshot.Cluster) {
 				s.Instances[1].Pod, s.Instances[1].Report = nil, nil
-				s.Refusals = []snapshot.Refusal{{Object: "Pod", Message: "exceeded quota: q"}}
+				s.Refusals = []snapshot.Refusal{{Object: "Pod", Message: `pods "db-1" is forbidden: exceeded quota: q`}}
 			},
 			reason: v1alpha1.ReasonQuotaExceeded, others: "Degraded Stalled", message: "exceeded quota: q",
 		},
@@ -408,10 +409,17 @@ func TestCompute(t *testing.T) {
 			if wantReady := test.reason == v1alpha1.ReasonAllReplicasReady; wantReady != (ready.Status == metav1.ConditionTrue) {
 				t.Errorf("Ready is %s", ready.Status)
 			}
+			stalled := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionStalled)
+			if stalled.Status == metav1.ConditionTrue && !blocking.MatchString(stalled.Message) {
+				t.Errorf("the message names no object: %s", stalled.Message)
+			}
 			checkRules(t, s, got)
 		})
 	}
 }
+
+// blocking is what stands in the way: an object, an instance, or a field of the spec.
+var blocking = regexp.MustCompile(`^[A-Z]\w+ "[^"]+": |^Pod: pods "[^"]+" |\binstance [a-z0-9-]+|\bspec\.\w+`)
 
 // TestStatusIsStable: a pass over what the last pass stored changes nothing, however late, and tells nothing.
 func TestStatusIsStable(t *testing.T) {

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmetav1 "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +22,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/apis/v1alpha1"
@@ -45,8 +51,55 @@ func convergedAs(t testing.TB, c *v1alpha1.PostgresCluster) (*world.World, *runn
 	return w, o
 }
 
+// logged are the lines of an operator's log.
+type logged struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *logged) logger() logr.Logger {
+	return funcr.New(func(_, line string) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.lines = append(l.lines, line)
+	}, funcr.Options{})
+}
+
+// with are the lines that have all of some words.
+func (l *logged) with(words ...string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(l.lines), func(line string) bool {
+		return slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) })
+	})
+}
+
+// takenBack is the metric of the fields of StatefulSets that were taken back.
+func takenBack(t testing.TB) float64 {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if family.GetName() == "pg_operator_fields_taken_back_total" && metric.GetLabel()[0].GetValue() == "StatefulSet" {
+				sum += metric.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
 func TestEditsOfOurFieldsAreTakenBack(t *testing.T) {
-	c, _, _ := converged(t, 1)
+	c := cluster(plane.Namespace(t), "orders", 1)
+	world.Start(t, plane, c.Namespace)
+	log := &logged{}
+	startOperatorWith(t, c.Namespace, func(_ *rest.Config, options *ctrl.Options) { options.Logger = log.logger() })
+	create(t, c)
+	awaitReady(t, c)
+	counted := takenBack(t)
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}}
 	edit(t, set, func() {
 		set.Spec.Template.Spec.Containers[0].Image = "evil:1"
@@ -73,8 +126,19 @@ func TestEditsOfOurFieldsAreTakenBack(t *testing.T) {
 		return nil
 	})
 	awaitReady(t, c)
-	awaitConflict(t, c, "StatefulSet", "orders", `.spec.template.spec.containers[name="postgres"].image`, "kubectl-edit",
-		v1alpha1.ConflictTakenBack)
+	const path = `.spec.template.spec.containers[name="postgres"].image`
+	awaitConflict(t, c, "StatefulSet", "orders", path, "kubectl-edit", v1alpha1.ConflictTakenBack)
+	quiet(t, c.Namespace)
+	told := plane.Kubectl(t, "get", "events", "-n", c.Namespace, "--field-selector", "reason=FieldTakenBack", "--no-headers")
+	if lines := strings.Count(told, "\n"); lines > 1 || strings.Contains(told, "(x") {
+		t.Errorf("one change is told of more than once: %s", told)
+	}
+	if count := takenBack(t) - counted; count != 1 {
+		t.Errorf("the metric counts %v fields, want 1", count)
+	}
+	if lines := log.with("Took back a field", "kubectl-edit", "containers[name=", ".image"); len(lines) != 1 {
+		t.Errorf("lines of the log that name the manager and the field: %q, want one", lines)
+	}
 
 	plane.Kubectl(t, "scale", "statefulset", c.Name, "-n", c.Namespace, "--replicas=4")
 	controlplane.Eventually(t, func(ctx context.Context) error {
@@ -268,6 +332,9 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 				}
 			}
 			remove(t, test.object)
+			if kind == "Certificate" {
+				removeRequests(t, test.object)
+			}
 			controlplane.Eventually(t, func(ctx context.Context) error {
 				err := plane.Client.Get(ctx, client.ObjectKeyFromObject(test.object), test.object)
 				if err == nil && test.object.GetUID() == uid {
@@ -291,6 +358,23 @@ func foreignClaim(meta metav1.ObjectMeta) client.Object {
 	claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	claim.Spec.Resources.Requests = storageRequest("1Gi")
 	return claim
+}
+
+// removeRequests removes what cert-manager asked for on behalf of a Certificate, as the garbage collector does where there
+// is one: a request of the same name keeps the next Certificate from being issued.
+func removeRequests(t testing.TB, certificate client.Object) {
+	t.Helper()
+	list := &cmv1.CertificateRequestList{}
+	if err := plane.Client.List(t.Context(), list, client.InNamespace(certificate.GetNamespace())); err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		if request := &list.Items[i]; metav1.IsControlledBy(request, certificate) {
+			if err := plane.Client.Delete(t.Context(), request); client.IgnoreNotFound(err) != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }
 
 // remove deletes an object for good, whatever protects it.

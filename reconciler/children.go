@@ -11,7 +11,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -188,10 +187,8 @@ func (r *Reconciler) owner(s *snapshot.Cluster) apply.Owner {
 			naming.LabelManagedBy: naming.ManagedBy, naming.LabelCluster: cluster.Name,
 		},
 		Confirm: func(ctx context.Context) (bool, error) {
-			live := &metav1.PartialObjectMetadata{}
-			live.SetGroupVersionKind(v1alpha1.PostgresClusterKind)
-			err := r.live.Get(ctx, client.ObjectKeyFromObject(cluster), live)
-			if err != nil {
+			live := metadata(v1alpha1.PostgresClusterKind)
+			if err := r.live.Get(ctx, client.ObjectKeyFromObject(cluster), live); err != nil {
 				return false, client.IgnoreNotFound(err)
 			}
 			return live.UID == cluster.UID && live.DeletionTimestamp.IsZero(), nil

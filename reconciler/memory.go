@@ -90,8 +90,8 @@ func (m *memory) rest(fingerprint uint64, until time.Time) {
 	m.fingerprint, m.until = fingerprint, until
 }
 
-// behind says that the cache does not show yet that a pod was deleted: what it shows of the cluster is not so any more.
-func (m *memory) behind(s *snapshot.Cluster, now time.Time) bool {
+// deletionUnseen says that the cache does not show yet that a pod was deleted: what it shows of the cluster is not so any more.
+func (m *memory) deletionUnseen(s *snapshot.Cluster, now time.Time) bool {
 	return m.removed != "" && now.Sub(m.removedAt) < apply.CacheLag &&
 		slices.ContainsFunc(s.Instances, func(i snapshot.Instance) bool {
 			return i.Pod != nil && i.Pod.UID == m.removed && !i.Terminating()

@@ -67,11 +67,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, fmt.Errorf("observing: %w", err)
 	}
 	if generation, known := s.RenderedGeneration(); known && generation > s.Object.Generation {
-		if behind, failure := r.behind(ctx, s.Object); behind || failure != nil {
+		if behind, failure := r.cacheBehind(ctx, s.Object); behind || failure != nil {
 			return ctrl.Result{RequeueAfter: time.Second}, failure // The event that brings the cache up is on the way.
 		}
 	}
-	if m.behind(s, now) {
+	if m.deletionUnseen(s, now) {
 		return ctrl.Result{RequeueAfter: time.Second}, nil
 	}
 	plan := decide.Next(s, r.options.decide(), now)
@@ -86,9 +86,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return r.finish(ctx, s, plan, pass, m, fingerprint)
 }
 
-// behind asks the API server whether the cache shows an older spec of a cluster than was rendered already. If not, the
+// cacheBehind asks the API server whether the cache shows an older spec of a cluster than was rendered already. If not, the
 // generation that the StatefulSet names is somebody else's word, and is taken back.
-func (r *Reconciler) behind(ctx context.Context, cached *v1alpha1.PostgresCluster) (bool, error) {
+func (r *Reconciler) cacheBehind(ctx context.Context, cached *v1alpha1.PostgresCluster) (bool, error) {
 	live := metadata(v1alpha1.PostgresClusterKind)
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(cached), live); err != nil {
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)

@@ -69,10 +69,10 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// CacheOptions make the cache hold PostgresClusters, StorageClasses, ResourceQuotas and of all other kinds nothing but our own children,
-// without managedFields, and hand out its objects without copying them: whoever reads from it must not change what it
-// gets. The filter is the default one because kinds that are named must exist when the operator starts, and
-// cert-manager's may come later.
+// CacheOptions make the cache hold PostgresClusters, StorageClasses, ResourceQuotas and of all other kinds nothing but our
+// own children, without managedFields, and hand out its objects without copying them: whoever reads from it must not
+// change what it gets. The filter is the default one because kinds that are named must exist when the operator starts,
+// and cert-manager's may come later.
 func CacheOptions() cache.Options {
 	shared := true
 	everything := cache.ByObject{Label: labels.Everything()}

@@ -62,10 +62,8 @@ func classifyConflict(text string) outcome.Class {
 		return outcome.ClassReplaced
 	case strings.Contains(text, "the object has been modified"):
 		return outcome.ClassStale
-	case strings.Contains(text, "quota"):
-		return outcome.ClassTransient // The quota's own status was written at the same time.
 	default:
-		return outcome.ClassTransient
+		return outcome.ClassTransient // Such as a quota whose own status was written at the same time.
 	}
 }
 

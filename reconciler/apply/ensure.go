@@ -132,10 +132,18 @@ func (p *Pass) free(ctx context.Context, kind schema.GroupKind, name string) boo
 
 // metadata reads the metadata of a child, with its managed fields, past the cache.
 func (p *Pass) metadata(ctx context.Context, key outcome.Key) (*metav1.PartialObjectMetadata, error) {
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(key.WithVersion("v1")) // All kinds of children are read as v1.
-	err := p.live.Get(ctx, client.ObjectKey{Namespace: p.owner.Namespace, Name: key.Name}, object)
+	object := p.child(key)
+	err := p.live.Get(ctx, client.ObjectKeyFromObject(object), object)
 	return object, err //nolint:wrapcheck // The caller classifies it.
+}
+
+// child is the metadata of a child as far as its name tells. All kinds of children have a version v1.
+func (p *Pass) child(key outcome.Key) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(key.WithVersion("v1"))
+	object.SetNamespace(p.owner.Namespace)
+	object.SetName(key.Name)
+	return object
 }
 
 // owns says that an object is the owner's: it controls it; or nobody does, and labels or an earlier apply of ours say so.
@@ -160,16 +168,12 @@ func (p *Pass) owns(object metav1.Object) bool {
 // Delete deletes an object if it still is the one that was seen. With orphan, what it controls stays.
 func (p *Pass) Delete(ctx context.Context, gvk schema.GroupVersionKind, name string, uid types.UID, orphan bool) {
 	key := outcome.Key{GroupKind: gvk.GroupKind(), Name: name}
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(gvk)
-	object.SetNamespace(p.owner.Namespace)
-	object.SetName(name)
 	options := []client.DeleteOption{client.Preconditions{UID: &uid}}
 	if orphan {
 		options = append(options, client.PropagationPolicy(metav1.DeletePropagationOrphan))
 	}
 	p.Result.Calls++
-	err := p.writer.Delete(ctx, object, options...)
+	err := p.writer.Delete(ctx, p.child(key), options...)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		p.refused(key, err)
 		return

@@ -61,12 +61,8 @@ func (p *Pass) migrate(ctx context.Context, key outcome.Key, object client.Objec
 		if err != nil || patch == nil {
 			return false
 		}
-		target := &metav1.PartialObjectMetadata{}
-		target.SetGroupVersionKind(key.WithVersion("v1"))
-		target.SetNamespace(p.owner.Namespace)
-		target.SetName(key.Name)
 		p.Result.Calls++
-		err = p.writer.Patch(ctx, target, client.RawPatch(types.JSONPatchType, patch), p.manager)
+		err = p.writer.Patch(ctx, p.child(key), client.RawPatch(types.JSONPatchType, patch), p.manager)
 		if err == nil {
 			p.Result.Migrated = append(p.Result.Migrated, outcome.Migrated{Key: key, Managers: names})
 			return true

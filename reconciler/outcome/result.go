@@ -1,5 +1,6 @@
-// Package outcome is what became of one pass over a cluster's children, for
-// those who word it. It holds no logic of its own.
+// Package outcome is what became of one pass over a cluster's children: the
+// words that package apply, which finds it out, and package status, which tells
+// of it, have in common.
 package outcome
 
 import (

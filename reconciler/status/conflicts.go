@@ -187,8 +187,8 @@ func conflictEvents(
 	for _, taken := range result.TakenBack {
 		events = append(events, Event{
 			Type: corev1.EventTypeWarning, Reason: "FieldTakenBack", Action: "Apply",
-			Message: limit(fmt.Sprintf("%s %s was changed by another field manager and was set back: %s; %s",
-				taken.Kind, taken.Name, outcome.Describe(taken.Conflicts), instead(cluster, taken))),
+			Message: fmt.Sprintf("%s %s was changed by another field manager and was set back: %s; %s",
+				taken.Kind, taken.Name, outcome.Describe(taken.Conflicts), instead(cluster, taken)),
 		})
 	}
 	for i := range conflicts {

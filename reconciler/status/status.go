@@ -163,7 +163,7 @@ func events(
 	}
 	events = append(events, conflictEvents(s.Object.Name, stored.Conflicts, status.Conflicts, result)...)
 	for i := range events {
-		events[i].Message = note(events[i].Message)
+		events[i].Message = limit(events[i].Message)
 	}
 	return events
 }
@@ -175,18 +175,8 @@ func Restarted(plan decide.Plan, result *outcome.Result) bool {
 	})
 }
 
-// limit keeps texts within what the schema allows.
+// limit keeps texts within the 1024 bytes that the API server takes of an event; the schema allows as many characters.
 func limit(text string) string {
-	const most = 1024
-	runes := []rune(text)
-	if len(runes) <= most {
-		return text
-	}
-	return string(runes[:most-1]) + "…"
-}
-
-// note keeps the text of an event within the 1024 bytes that the API server takes.
-func note(text string) string {
 	const most, more = 1024, "…"
 	if len(text) <= most {
 		return text

@@ -69,7 +69,7 @@ func (r *Reconciler) apply(ctx context.Context, s *snapshot.Cluster, plan decide
 		}
 	}
 	r.ensure(ctx, s, pass)
-	pass.Keep(func(key outcome.Key) bool { return rendered[snapshot.Key(key)] })
+	pass.Keep(func(key outcome.Key) bool { return rendered[key] })
 	last := len(intents) - 1
 	pass.All(ctx, intents[:last])
 	if ctx.Err() != nil || pass.Result.Gone || pass.Result.Blocked() {
@@ -77,7 +77,7 @@ func (r *Reconciler) apply(ctx context.Context, s *snapshot.Cluster, plan decide
 	}
 	if plan.Recreate != "" {
 		// The pods stay; the StatefulSet comes back in a later pass, when it is gone, and takes them over.
-		pass.Delete(ctx, appsv1.SchemeGroupVersion.WithKind("StatefulSet"), s.Names().StatefulSet(), plan.Recreate, true)
+		pass.Delete(ctx, outcome.NewKey(appsv1.GroupName, "StatefulSet", s.Names().StatefulSet()), plan.Recreate, true)
 		return nil
 	}
 	pass.All(ctx, intents[last:])
@@ -96,9 +96,9 @@ func (r *Reconciler) claims(ctx context.Context, s *snapshot.Cluster, plan decid
 // intents pairs what was rendered with what is live.
 func (r *Reconciler) intents(
 	s *snapshot.Cluster, objects []runtime.ApplyConfiguration,
-) ([]apply.Intent, map[snapshot.Key]bool, error) {
+) ([]apply.Intent, map[outcome.Key]bool, error) {
 	intents := make([]apply.Intent, 0, len(objects))
-	rendered := make(map[snapshot.Key]bool, len(objects))
+	rendered := make(map[outcome.Key]bool, len(objects))
 	for _, object := range objects {
 		named, ok := object.(interface {
 			GetKind() *string
@@ -112,8 +112,7 @@ func (r *Reconciler) intents(
 		if !found {
 			group = ""
 		}
-		key := snapshot.Key{Name: *named.GetName()}
-		key.Group, key.Kind = group, *named.GetKind()
+		key := outcome.NewKey(group, *named.GetKind(), *named.GetName())
 		rendered[key] = true
 		intent := apply.Intent{Object: object, Live: s.Children[key]}
 		if key.Kind == cmv1.CertificateKind {
@@ -131,17 +130,16 @@ func (r *Reconciler) intents(
 // Secret's metadata tells whose it is when one is there already.
 func (r *Reconciler) ensure(ctx context.Context, s *snapshot.Cluster, pass *apply.Pass) {
 	period := r.ensurePeriod(s, &s.Object.Status)
-	secret := corev1.SchemeGroupVersion.WithKind("Secret")
-	pass.Ensure(ctx, secret, s.Names().SecretApp(), period, func() client.Object {
+	pass.Ensure(ctx, outcome.NewKey(corev1.GroupName, "Secret", s.Names().SecretApp()), period, func() client.Object {
 		return render.AppSecret(s, rand.Text())
 	})
-	pass.Ensure(ctx, secret, s.Names().SecretSuperuser(), period, func() client.Object {
+	pass.Ensure(ctx, outcome.NewKey(corev1.GroupName, "Secret", s.Names().SecretSuperuser()), period, func() client.Object {
 		return render.SuperuserSecret(s, rand.Text())
 	})
 	if s.LeaseMissing() {
 		period = ensureLost
 	}
-	pass.Ensure(ctx, coordinationv1.SchemeGroupVersion.WithKind("Lease"), s.Names().Lease(), period, func() client.Object {
+	pass.Ensure(ctx, outcome.NewKey(coordinationv1.GroupName, "Lease", s.Names().Lease()), period, func() client.Object {
 		return render.Lease(s)
 	})
 }
@@ -155,13 +153,13 @@ func (r *Reconciler) ensurePeriod(s *snapshot.Cluster, status *v1alpha1.Postgres
 }
 
 // prune deletes children that are no longer rendered. Volumes are never among them.
-func (r *Reconciler) prune(ctx context.Context, s *snapshot.Cluster, pass *apply.Pass, rendered map[snapshot.Key]bool) {
+func (r *Reconciler) prune(ctx context.Context, s *snapshot.Cluster, pass *apply.Pass, rendered map[outcome.Key]bool) {
 	for key, object := range s.Children {
 		if rendered[key] || key.Kind == "PersistentVolumeClaim" || object.GetDeletionTimestamp() != nil ||
 			!snapshot.ControlledBy(object, s.Object.UID) {
 			continue
 		}
-		pass.Delete(ctx, key.WithVersion("v1"), key.Name, object.GetUID(), false)
+		pass.Delete(ctx, key, object.GetUID(), false)
 	}
 }
 
@@ -173,7 +171,7 @@ func (r *Reconciler) restart(ctx context.Context, plan decide.Plan, pass *apply.
 	if plan.Restart == nil || ctx.Err() != nil {
 		return
 	}
-	pass.Delete(ctx, corev1.SchemeGroupVersion.WithKind("Pod"), plan.Restart.Instance, plan.Restart.UID, false)
+	pass.Delete(ctx, outcome.NewKey(corev1.GroupName, "Pod", plan.Restart.Instance), plan.Restart.UID, false)
 }
 
 // owner describes a cluster to apply.

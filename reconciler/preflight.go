@@ -100,12 +100,12 @@ func (c *preflight) ask(ctx context.Context, account apply.Intent) (*outcome.Fai
 	if c.need.Pods > 0 {
 		text := quota.Exceeded(c.s.Quotas, &quota.Demand{Pod: pod, Pods: int64(c.need.Pods)})
 		if text != "" {
-			return c.refused(key("Pod", pod.Name), text), nil
+			return c.refused(outcome.NewKey(corev1.GroupName, "Pod", pod.Name), text), nil
 		}
 	}
 	claims, name := c.claims()
 	if text := quota.Exceeded(c.s.Quotas, &quota.Demand{Claims: claims}); text != "" {
-		return c.refused(key("PersistentVolumeClaim", name), text), nil
+		return c.refused(outcome.NewKey(corev1.GroupName, "PersistentVolumeClaim", name), text), nil
 	}
 	return nil, nil //nolint:nilnil // Nothing is refused.
 }
@@ -138,7 +138,7 @@ func (c *preflight) askPod(ctx context.Context, account apply.Intent) (*corev1.P
 func (c *preflight) askFor(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, *outcome.Failure, error) {
 	rendered := pod.DeepCopy()
 	answer := c.put(ctx, apply.Question{
-		Key: key("Pod", pod.Name), Object: pod,
+		Key: outcome.NewKey(corev1.GroupName, "Pod", pod.Name), Object: pod,
 		Version: pod.Annotations[naming.AnnotationTemplateHash] + "/" + pod.Spec.ServiceAccountName,
 	})
 	failure := answer.Failure
@@ -171,7 +171,7 @@ func (c *preflight) askClaim(ctx context.Context) (*outcome.Failure, error) {
 		return nil, err
 	}
 	answer := c.put(ctx, apply.Question{
-		Key: key("PersistentVolumeClaim", claim.Name), Object: claim,
+		Key: outcome.NewKey(corev1.GroupName, "PersistentVolumeClaim", claim.Name), Object: claim,
 		Version: wanted.Size.String() + "/" + class(wanted.StorageClassName),
 	})
 	if answer.Failure != nil {
@@ -252,10 +252,6 @@ func (c *preflight) word(failure *outcome.Failure) *outcome.Failure {
 		worded.Message += ": until then the instances stay as they are"
 	}
 	return &worded
-}
-
-func key(kind, name string) outcome.Key {
-	return outcome.Key{GroupKind: corev1.SchemeGroupVersion.WithKind(kind).GroupKind(), Name: name}
 }
 
 func class(name *string) string {

@@ -286,7 +286,7 @@ func TestEnsuredObjectsThatExist(t *testing.T) {
 	ensure := func() outcome.Result {
 		b.now = b.now.Add(time.Minute)
 		p := b.pass()
-		p.Ensure(t.Context(), corev1.SchemeGroupVersion.WithKind("Secret"), "x", time.Minute, func() client.Object {
+		p.Ensure(t.Context(), outcome.NewKey("", "Secret", "x"), time.Minute, func() client.Object {
 			return &corev1.Secret{}
 		})
 		return p.Result
@@ -334,7 +334,7 @@ func TestEnsuredObjectsOfNewOwners(t *testing.T) {
 			b := newBed()
 			b.fresh, b.alive, b.server.exists = true, !test.dead, test.exists
 			p := b.pass()
-			p.Ensure(t.Context(), corev1.SchemeGroupVersion.WithKind("Secret"), "x", time.Minute, func() client.Object {
+			p.Ensure(t.Context(), outcome.NewKey("", "Secret", "x"), time.Minute, func() client.Object {
 				return &corev1.Secret{}
 			})
 			got := ""
@@ -376,7 +376,7 @@ func TestEnsuredObjectsAreLookedForOnceInAWhile(t *testing.T) {
 	b := newBed()
 	ensure := func() outcome.Result {
 		p := b.pass()
-		p.Ensure(t.Context(), corev1.SchemeGroupVersion.WithKind("Secret"), "x", time.Minute, func() client.Object {
+		p.Ensure(t.Context(), outcome.NewKey("", "Secret", "x"), time.Minute, func() client.Object {
 			return &corev1.Secret{}
 		})
 		return p.Result

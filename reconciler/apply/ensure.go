@@ -19,9 +19,8 @@ import (
 // once in a period, by reading metadata only: whose it is may have changed since the last time. For a new owner it is
 // created at once, and looked at only when the server says that it exists.
 func (p *Pass) Ensure(
-	ctx context.Context, gvk schema.GroupVersionKind, name string, period time.Duration, build func() client.Object,
+	ctx context.Context, key outcome.Key, period time.Duration, build func() client.Object,
 ) {
-	key := outcome.Key{GroupKind: gvk.GroupKind(), Name: name}
 	if checked, known := p.memory.ensured[key]; known && p.now().Sub(checked) < period {
 		p.Result.Add(key, outcome.Skipped)
 		return
@@ -166,8 +165,7 @@ func (p *Pass) owns(object metav1.Object) bool {
 }
 
 // Delete deletes an object if it still is the one that was seen. With orphan, what it controls stays.
-func (p *Pass) Delete(ctx context.Context, gvk schema.GroupVersionKind, name string, uid types.UID, orphan bool) {
-	key := outcome.Key{GroupKind: gvk.GroupKind(), Name: name}
+func (p *Pass) Delete(ctx context.Context, key outcome.Key, uid types.UID, orphan bool) {
 	options := []client.DeleteOption{client.Preconditions{UID: &uid}}
 	if orphan {
 		options = append(options, client.PropagationPolicy(metav1.DeletePropagationOrphan))

@@ -23,6 +23,7 @@ import (
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/apis/v1alpha1"
 	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/reconciler/outcome"
 	"github.com/acme/pg-operator/reconciler/snapshot"
 )
 
@@ -154,7 +155,7 @@ func (f *Facts) Fingerprint() uint64 {
 // Snapshot orders the facts into a snapshot of a cluster, which is the facts' own with defaults filled in.
 func (f *Facts) Snapshot(cluster *v1alpha1.PostgresCluster) *snapshot.Cluster {
 	s := &snapshot.Cluster{
-		Object: cluster, CertManager: f.certManager, Children: map[snapshot.Key]metav1.Object{},
+		Object: cluster, CertManager: f.certManager, Children: map[outcome.Key]metav1.Object{},
 	}
 	for kind, objects := range f.children {
 		for i := range objects {
@@ -190,7 +191,7 @@ func addChild(s *snapshot.Cluster, kind schema.GroupVersionKind, object metav1.O
 	if controller := metav1.GetControllerOfNoCopy(object); controller != nil && controller.UID != s.Object.UID {
 		return false
 	}
-	s.Children[snapshot.Key{GroupKind: kind.GroupKind(), Name: object.GetName()}] = object
+	s.Children[outcome.Key{GroupKind: kind.GroupKind(), Name: object.GetName()}] = object
 	return true
 }
 

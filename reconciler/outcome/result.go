@@ -47,6 +47,11 @@ type Key struct {
 	Name string
 }
 
+// NewKey names a child of a kind; group is empty for Kubernetes' core.
+func NewKey(group, kind, name string) Key {
+	return Key{GroupKind: schema.GroupKind{Group: group, Kind: kind}, Name: name}
+}
+
 // ChildOutcome is the outcome of one child.
 type ChildOutcome struct {
 	Key

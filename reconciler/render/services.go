@@ -4,12 +4,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	discoveryv1ac "k8s.io/client-go/applyconfigurations/discovery/v1"
 
 	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/reconciler/outcome"
 	"github.com/acme/pg-operator/reconciler/snapshot"
 )
 
@@ -57,11 +57,11 @@ func readWriteService(s *snapshot.Cluster) *corev1ac.ServiceApplyConfiguration {
 // That cannot be changed: a slice of another family is left out, so that it goes and comes back in a later pass.
 func endpointSlice(s *snapshot.Cluster) []runtime.ApplyConfiguration {
 	family := discoveryv1.AddressTypeIPv4
-	live, exists := s.Children[child(discoveryv1.GroupName, "EndpointSlice", names(s).EndpointSlice())].(*discoveryv1.EndpointSlice)
+	live, exists := s.Children[outcome.NewKey(discoveryv1.GroupName, "EndpointSlice", names(s).EndpointSlice())].(*discoveryv1.EndpointSlice)
 	if exists {
 		family = live.AddressType
 	}
-	service, known := s.Children[child(corev1.GroupName, "Service", names(s).ServiceReadWrite())].(*corev1.Service)
+	service, known := s.Children[outcome.NewKey(corev1.GroupName, "Service", names(s).ServiceReadWrite())].(*corev1.Service)
 	if known && len(service.Spec.IPFamilies) > 0 {
 		family = discoveryv1.AddressType(service.Spec.IPFamilies[0])
 	}
@@ -69,10 +69,6 @@ func endpointSlice(s *snapshot.Cluster) []runtime.ApplyConfiguration {
 		return nil
 	}
 	return []runtime.ApplyConfiguration{emptySlice(s, family)}
-}
-
-func child(group, kind, name string) snapshot.Key {
-	return snapshot.Key{GroupKind: schema.GroupKind{Group: group, Kind: kind}, Name: name}
 }
 
 func emptySlice(s *snapshot.Cluster, family discoveryv1.AddressType) *discoveryv1ac.EndpointSliceApplyConfiguration {

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	discoveryv1ac "k8s.io/client-go/applyconfigurations/discovery/v1"
 
-	"github.com/acme/pg-operator/reconciler/snapshot"
+	"github.com/acme/pg-operator/reconciler/outcome"
 )
 
 // TestAddressFamily: the slice has the family of its Service, and one of another family makes room.
@@ -28,14 +28,14 @@ func TestAddressFamily(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := sample(t, "orders-db.yaml")
-			s.Children = map[snapshot.Key]metav1.Object{}
+			s.Children = map[outcome.Key]metav1.Object{}
 			if test.service != "" {
-				s.Children[child("", "Service", "orders-db-rw")] = &corev1.Service{
+				s.Children[outcome.NewKey("", "Service", "orders-db-rw")] = &corev1.Service{
 					Spec: corev1.ServiceSpec{IPFamilies: []corev1.IPFamily{test.service}},
 				}
 			}
 			if test.slice != "" {
-				s.Children[child("discovery.k8s.io", "EndpointSlice", names(s).EndpointSlice())] = &discoveryv1.EndpointSlice{
+				s.Children[outcome.NewKey("discovery.k8s.io", "EndpointSlice", names(s).EndpointSlice())] = &discoveryv1.EndpointSlice{
 					AddressType: test.slice,
 				}
 			}

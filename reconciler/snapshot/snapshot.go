@@ -14,20 +14,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/apis/v1alpha1"
 	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/reconciler/outcome"
 )
-
-// Key names one child in the cluster's namespace.
-type Key struct {
-	schema.GroupKind
-	Name string
-}
 
 // Cluster is what was observed of one PostgresCluster. Its objects are shared with the cache: read only.
 type Cluster struct {
@@ -36,7 +30,7 @@ type Cluster struct {
 	// Invalid are the rules of admission that the spec breaks.
 	Invalid field.ErrorList
 	// Children are the live objects that carry the cluster's label and are not controlled by somebody else.
-	Children map[Key]metav1.Object
+	Children map[outcome.Key]metav1.Object
 	// StatefulSet is nil when there is none.
 	StatefulSet *appsv1.StatefulSet
 	// Instances that have a pod or a volume claim, by ordinal.

@@ -15,6 +15,11 @@
 // have to exist.
 package contract
 
+import (
+	"encoding/json"
+	"regexp"
+)
+
 // Paths of the probes on naming.PortProbe. They answer yes (200) or no (503).
 const (
 	PathStartup = "/startupz"
@@ -148,4 +153,24 @@ type Report struct {
 	CertificateSerial string `json:"certificateSerial,omitempty"`
 	// LastOrder is the ID of the last order carried out.
 	LastOrder string `json:"lastOrder,omitempty"`
+}
+
+// reportForm are the forms of what an operator acts upon and tells of.
+var reportForm = struct{ state, systemID, version *regexp.Regexp }{
+	regexp.MustCompile(`^[A-Za-z]{0,64}$`), regexp.MustCompile(`^[0-9]{0,20}$`), regexp.MustCompile(`^[0-9.]{0,16}$`),
+}
+
+// ParseReport reads a report; nil when there is none, or when it is not one that an agent would write: anybody who may
+// change a pod's annotations can write another, and one that fits no status would keep the status from being written.
+func ParseReport(text string) *Report {
+	report := &Report{}
+	if text == "" || json.Unmarshal([]byte(text), report) != nil {
+		return nil
+	}
+	if report.Role != "" && report.Role != RolePrimary && report.Role != RoleReplica ||
+		!reportForm.state.MatchString(string(report.State)) || !reportForm.systemID.MatchString(report.SystemID) ||
+		!reportForm.version.MatchString(report.DataVersion) {
+		return nil
+	}
+	return report
 }

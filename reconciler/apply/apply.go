@@ -234,7 +234,7 @@ func (p *Pass) send(ctx context.Context, r request) {
 			r.uid = uid
 		case class == outcome.ClassFieldConflict:
 			conflicts := Conflicts(err)
-			if !p.inherit(ctx, r.key, conflicts) && !p.resolve(ctx, &r, conflicts) {
+			if !p.inherit(ctx, &r, conflicts) && !p.resolve(ctx, &r, conflicts) {
 				return
 			}
 		default:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,7 +45,7 @@ type contest struct {
 }
 
 var (
-	conflictManager     = regexp.MustCompile(`conflict with "([^"]*)"`)
+	conflictManager     = regexp.MustCompile(`conflict with ("(?:[^"\\]|\\.)*")`)
 	conflictSubresource = regexp.MustCompile(`with subresource "([^"]*)"`)
 )
 
@@ -61,7 +62,9 @@ func Conflicts(err error) []outcome.Conflict {
 		}
 		conflict := outcome.Conflict{Manager: "unknown", Path: cause.Field}
 		if match := conflictManager.FindStringSubmatch(cause.Message); match != nil {
-			conflict.Manager = match[1]
+			if name, unquoted := strconv.Unquote(match[1]); unquoted == nil {
+				conflict.Manager = name
+			}
 		}
 		if match := conflictSubresource.FindStringSubmatch(cause.Message); match != nil {
 			conflict.Subresource = match[1]
@@ -78,7 +81,7 @@ func Conflicts(err error) []outcome.Conflict {
 // resolve leaves out what is yielded and takes back the rest, unless it is fought over. It says whether the intent must be
 // applied once more, for what others left.
 func (p *Pass) resolve(ctx context.Context, r *request, conflicts []outcome.Conflict) (again bool) {
-	var ours, theirs []outcome.Conflict
+	var ours, unnamed, theirs []outcome.Conflict
 	var yielded [][]string
 	var options []client.ApplyOption
 	for _, conflict := range conflicts {
@@ -87,12 +90,14 @@ func (p *Pass) resolve(ctx context.Context, r *request, conflicts []outcome.Conf
 		case path != nil && p.yield(conflict.Path):
 			yielded, theirs = append(yielded, path), append(theirs, conflict)
 			continue
-		case conflict.Manager != unknownWriter: // Nobody fights under that name.
+		case conflict.Manager == unknownWriter:
+			unnamed = append(unnamed, conflict) // It tells nobody whom to ask, so it is told only when it is a fight.
+		default:
 			ours = append(ours, conflict)
 		}
 		options = []client.ApplyOption{client.ForceOwnership}
 	}
-	if contested, wait := p.memory.contested(r.key, ours, p.now()); len(contested) > 0 {
+	if contested, wait := p.memory.contested(r.key, slices.Concat(ours, unnamed), p.now()); len(contested) > 0 {
 		p.giveUp(r, contested, wait)
 		return false
 	}
@@ -101,6 +106,7 @@ func (p *Pass) resolve(ctx context.Context, r *request, conflicts []outcome.Conf
 		p.refused(r.key, err)
 		return false
 	}
+	p.memory.record(r.key, unnamed, p.now())
 	if len(ours) > 0 {
 		p.memory.record(r.key, ours, p.now())
 		p.Result.TakenBack = append(p.Result.TakenBack, outcome.Disputed{Key: r.key, Conflicts: ours})

@@ -225,3 +225,47 @@ func TestAConflictWithAFormerManagerIsNoFight(t *testing.T) {
 		t.Errorf("%+v", result)
 	}
 }
+
+// TestANameOfOldThatGoesOnWritingIsAFight: an older operator that still runs, or somebody who uses its name.
+func TestANameOfOldThatGoesOnWritingIsAFight(t *testing.T) {
+	for name, fields := range map[string]string{
+		"old-operator": `{"f:data":{"f:key":{}}}`, "before-first-apply": `{"f:data":{"f:key":{}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed()
+			round := func(version int) outcome.Result {
+				b.server.exists = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+					UID: "uid-1", ResourceVersion: "5", ManagedFields: []metav1.ManagedFieldsEntry{entry(name, "Update", fields)},
+				}}
+				patches := b.server.patches
+				b.server.refuse = func(*unstructuredObject) error {
+					if b.server.patches == patches {
+						return conflict(name, ".data.key")
+					}
+					return nil
+				}
+				return b.apply(t, "1", live("uid-1", version))
+			}
+			for i := range 3 {
+				if result := round(100 + i); len(result.Failures) != 0 {
+					t.Fatalf("round %d: %+v", i, result.Failures)
+				}
+			}
+			result := round(103)
+			if len(result.Failures) != 1 || result.Failures[0].Class != outcome.ClassContested ||
+				result.Failures[0].Conflicts[0].Manager != name {
+				t.Errorf("the fourth round: %+v", result)
+			}
+		})
+	}
+}
+
+// TestConflictsNameTheManager, whatever characters its name has.
+func TestConflictsNameTheManager(t *testing.T) {
+	for _, name := range []string{`x"y`, `x\y`, `a" with subresource "status`, "ключ", "-"} {
+		got := apply.Conflicts(conflict(name, ".data.key"))
+		if len(got) != 1 || got[0].Manager != name || got[0].Subresource != "" {
+			t.Errorf("%q is told of as %+v", name, got)
+		}
+	}
+}

@@ -36,13 +36,22 @@ var filledByOthers = []string{"PersistentVolumeClaim", "EndpointSlice"}
 // migrations is how often a migration is tried when others write the object at the same time.
 const migrations = 3
 
-// inherit takes over the fields of former managers when a conflict names one.
-func (p *Pass) inherit(ctx context.Context, key outcome.Key, conflicts []outcome.Conflict) bool {
-	if !slices.ContainsFunc(conflicts, func(c outcome.Conflict) bool { return p.former.named(c.Manager) }) {
+// inherit takes over the fields of former managers when a conflict names one. Whoever takes them again and again, such
+// as an older operator that still runs, is no former manager: that is a fight.
+func (p *Pass) inherit(ctx context.Context, r *request, conflicts []outcome.Conflict) bool {
+	former := slices.DeleteFunc(slices.Clone(conflicts), func(c outcome.Conflict) bool { return !p.former.named(c.Manager) })
+	if len(former) == 0 {
 		return false
 	}
-	object, err := p.metadata(ctx, key)
-	return err == nil && p.migrate(ctx, key, object)
+	if contested, _ := p.memory.contested(r.key, former, p.now()); len(contested) > 0 {
+		return false
+	}
+	object, err := p.metadata(ctx, r.key)
+	if err != nil || !p.migrate(ctx, r.key, object) {
+		return false
+	}
+	p.memory.record(r.key, former, p.now())
+	return true
 }
 
 func (f *Former) named(manager string) bool {

@@ -4,7 +4,6 @@ package observe
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -209,13 +208,8 @@ func (f *Facts) instances(s *snapshot.Cluster) {
 		if !ok {
 			continue
 		}
-		var report *contract.Report
-		if text := pod.Annotations[naming.AnnotationReport]; text != "" {
-			if decoded := new(contract.Report); json.Unmarshal([]byte(text), decoded) == nil {
-				report = decoded
-			}
-		}
-		if member(s, pod, report) {
+		report := contract.ParseReport(pod.Annotations[naming.AnnotationReport])
+		if member(s, pod, ordinal, report) {
 			entry := instance(ordinal)
 			entry.Pod, entry.Report = pod, report
 		}
@@ -234,13 +228,17 @@ func (f *Facts) instances(s *snapshot.Cluster) {
 
 // member says that a pod is this very cluster's: its StatefulSet made it. Pods that an earlier cluster of this name has
 // left carry the same labels and tell of other data. While the StatefulSet is made anew its pods have no controller, or
-// one that is gone; they are known by the data then.
-func member(s *snapshot.Cluster, pod *corev1.Pod, report *contract.Report) bool {
+// one of its name that is gone; they are known by the data then. It made none of ordinals that it does not ask for.
+// Whoever may create pods can say anything in a report, so others are not listened to.
+func member(s *snapshot.Cluster, pod *corev1.Pod, ordinal int32, report *contract.Report) bool {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	if controller != nil && s.StatefulSet != nil && controller.UID == s.StatefulSet.UID {
 		return snapshot.ControlledBy(s.StatefulSet, s.Object.UID)
 	}
-	if controller != nil && controller.Kind != "StatefulSet" {
+	if controller != nil && (controller.Kind != "StatefulSet" || controller.Name != s.Names().StatefulSet()) {
+		return false
+	}
+	if s.StatefulSet != nil && ordinal >= s.LiveReplicas() {
 		return false
 	}
 	data := s.Object.Status.SystemID

@@ -101,3 +101,48 @@ func TestWhatAnEarlierClusterLeft(t *testing.T) {
 		})
 	}
 }
+
+// TestForgedPods: whoever may create pods can label them as a cluster's and let them report anything.
+func TestForgedPods(t *testing.T) {
+	set := func(name string, uid types.UID) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{Kind: "StatefulSet", Name: name, UID: uid, Controller: new(true)}}
+	}
+	tests := map[string]struct {
+		pod    string
+		owners []metav1.OwnerReference
+		// anew says that there is no StatefulSet at the moment.
+		anew   bool
+		member bool
+	}{
+		"of its StatefulSet":                         {pod: "db-1", owners: set("db", "set"), member: true},
+		"of its StatefulSet, beyond its replicas":    {pod: "db-7", owners: set("db", "set"), member: true},
+		"not adopted yet":                            {pod: "db-1", member: true},
+		"not adopted yet, of the last one":           {pod: "db-1", owners: set("db", "before"), member: true},
+		"of another StatefulSet":                     {pod: "db-1", owners: set("evil", "x")},
+		"of another StatefulSet, while it is away":   {pod: "db-1", owners: set("evil", "x"), anew: true},
+		"of nobody, beyond its replicas":             {pod: "db-7"},
+		"of an invented one, beyond its replicas":    {pod: "db-7", owners: set("db", "x")},
+		"of the last one, while the next is to come": {pod: "db-2", owners: set("db", "before"), anew: true, member: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			cluster := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Name: "db", Namespace: "ns", UID: "uid"}}
+			cluster.Status.SystemID = "42"
+			facts := Facts{cluster: cluster}
+			if !test.anew {
+				facts.statefulSets.Items = []appsv1.StatefulSet{{
+					ObjectMeta: metav1.ObjectMeta{Name: "db", UID: "set", OwnerReferences: controlled("PostgresCluster", "uid")},
+					Spec:       appsv1.StatefulSetSpec{Replicas: new(int32(2))},
+				}}
+			}
+			facts.pods.Items = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{
+				Name: test.pod, OwnerReferences: test.owners,
+				Annotations: map[string]string{naming.AnnotationReport: `{"role":"Primary","term":2000000000,"systemID":"42","dataVersion":"18"}`},
+			}}}
+			s := facts.Snapshot(cluster)
+			if _, known := s.Primary(); known != test.member {
+				t.Errorf("the pod is believed: %v, want %v", known, test.member)
+			}
+		})
+	}
+}

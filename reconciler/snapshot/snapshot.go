@@ -209,12 +209,21 @@ type Volumes struct {
 	StorageClassName *string `json:"storageClassName,omitempty"`
 }
 
-// RenderedVolumes is what the spec said of volumes that the live StatefulSet was rendered from.
+// RenderedVolumes is what the spec said of volumes that the live StatefulSet was rendered from. Anybody who may write
+// StatefulSets can change the annotation that tells it, but not the template of the claims: its class is the spec's, and
+// its size is at least that.
 func (c *Cluster) RenderedVolumes() (volumes Volumes, known bool) {
 	if c.StatefulSet == nil {
 		return Volumes{}, false
 	}
 	err := json.Unmarshal([]byte(c.StatefulSet.Annotations[naming.AnnotationVolumes]), &volumes)
+	for _, template := range c.StatefulSet.Spec.VolumeClaimTemplates {
+		volumes.StorageClassName = template.Spec.StorageClassName
+		most := template.Spec.Resources.Requests[corev1.ResourceStorage]
+		if told, wrong := resource.ParseQuantity(volumes.Storage); wrong == nil && told.Cmp(most) > 0 {
+			volumes.Storage = most.String()
+		}
+	}
 	return volumes, err == nil
 }
 

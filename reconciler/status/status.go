@@ -42,7 +42,7 @@ func Compute(
 		Selector:           labels.SelectorFromSet(s.Names().SelectorLabels()).String(),
 		LastFailover:       stored.LastFailover.DeepCopy(),
 		SystemID:           plan.SystemID,
-		Plan:               plan.Steps,
+		Plan:               steps(plan),
 		Conflicts:          conflicts(stored.Conflicts, plan, result, now),
 	}
 	status.Version, _ = s.DataVersion()
@@ -65,6 +65,15 @@ func Compute(
 		return slices.Index(conditionTypes, a.Type) - slices.Index(conditionTypes, b.Type)
 	})
 	return status, events(s, &status, plan, result)
+}
+
+// steps are those of a plan, within the schema's limits: a reason may list many settings.
+func steps(plan decide.Plan) []v1alpha1.PlannedStep {
+	limited := slices.Clone(plan.Steps)
+	for i := range limited {
+		limited[i].Reason = limit(limited[i].Reason)
+	}
+	return limited
 }
 
 // instances lists the instances that exist or shall exist.

@@ -58,11 +58,28 @@ func unsettled(result *outcome.Result) string {
 	if len(result.Failures) == 0 {
 		return ""
 	}
-	f := &result.Failures[0]
-	if f.Class == outcome.ClassDeleting {
-		return fmt.Sprintf("%s %q: %s", f.Kind, f.Name, f.Message)
+	if text := leaving(result); text != "" {
+		return text
 	}
+	f := &result.Failures[0]
 	return fmt.Sprintf("%s %q: was changed by somebody else at the same moment; it is tried again", f.Kind, f.Name)
+}
+
+// leaving words the first child that must go before it can come back: a finalizer of somebody's may keep it for ever.
+func leaving(result *outcome.Result) string {
+	for i := range result.Failures {
+		if f := &result.Failures[i]; f.Class == outcome.ClassDeleting {
+			return fmt.Sprintf("%s %q: %s", f.Kind, f.Name, f.Message)
+		}
+	}
+	return ""
+}
+
+func joined(text, more string) string {
+	if more == "" {
+		return text
+	}
+	return text + "; " + more
 }
 
 // findContest finds the first child of which a field is fought over. The cluster may be well all the same.

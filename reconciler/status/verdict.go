@@ -53,7 +53,7 @@ func judge(s *snapshot.Cluster, plan decide.Plan, result *outcome.Result, now ti
 		v.reason = v1alpha1.ReasonPaused
 		v.message = "spec.paused is set, so what the spec asks is not done: " + r.message()
 	case progress != "":
-		v.reason, v.message, v.progressing = progress, r.message(), true
+		v.reason, v.message, v.progressing = progress, joined(r.message(), leaving(result)), true
 	case contest.Reason != "":
 		v.reason, v.message = contest.Reason, contest.Message
 	case unsettled(result) != "":

@@ -242,7 +242,8 @@ func (w *World) statefulSet(ctx context.Context, set *appsv1.StatefulSet, pods [
 		}
 	}
 	for i := range pods {
-		if ordinal, ok := names.Ordinal(pods[i].Name); ok && ordinal >= *set.Spec.Replicas {
+		others := metav1.GetControllerOf(&pods[i]) != nil && !metav1.IsControlledBy(&pods[i], set)
+		if ordinal, ok := names.Ordinal(pods[i].Name); ok && ordinal >= *set.Spec.Replicas && !others {
 			_ = w.client.Delete(ctx, &pods[i])
 		}
 	}

@@ -22,18 +22,12 @@ import (
 
 // objects are all that a cluster may have, itself first.
 func objects(ctx context.Context, namespace string) ([]client.Object, error) {
-	var found []client.Object
-	for _, list := range append([]client.ObjectList{&v1alpha1.PostgresClusterList{}, &corev1.PodList{}}, world.ChildLists()...) {
-		if err := plane.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			return nil, err
-		}
-		items, err := world.Objects(list)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, items...)
+	found, err := world.Objects(ctx, plane.Client, namespace, &v1alpha1.PostgresClusterList{}, &corev1.PodList{})
+	if err != nil {
+		return nil, err
 	}
-	return found, nil
+	children, err := world.Children(ctx, plane.Client, namespace)
+	return append(found, children...), err
 }
 
 // identities are the UIDs of pods and Secrets by which a state tells those that were kept from those made anew.

@@ -222,16 +222,12 @@ func TestLostLease(t *testing.T) {
 func children(t *testing.T, namespace string) map[string]types.UID {
 	t.Helper()
 	found := map[string]types.UID{}
-	for _, list := range world.ChildLists() {
-		if err := plane.Client.List(t.Context(), list, client.InNamespace(namespace),
-			client.MatchingLabels{naming.LabelManagedBy: naming.ManagedBy}); err != nil {
-			t.Fatal(err)
-		}
-		objects, err := world.Objects(list)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, object := range objects {
+	objects, err := world.Children(t.Context(), plane.Client, namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		if object.GetLabels()[naming.LabelManagedBy] == naming.ManagedBy {
 			found[fmt.Sprintf("%T %s", object, object.GetName())] = object.GetUID()
 		}
 	}

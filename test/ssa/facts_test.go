@@ -19,6 +19,7 @@ import (
 	"github.com/acme/pg-operator/instance/contract"
 	"github.com/acme/pg-operator/reconciler/decide"
 	"github.com/acme/pg-operator/reconciler/snapshot"
+	"github.com/acme/pg-operator/test/world"
 )
 
 // facts are what the API server holds of one cluster at one moment.
@@ -61,19 +62,13 @@ func (f *facts) put(kind watch.EventType, object client.Object) {
 func liveFacts(t testing.TB, c *v1alpha1.PostgresCluster) *facts {
 	t.Helper()
 	f := newFacts()
-	for _, list := range []client.ObjectList{
-		&v1alpha1.PostgresClusterList{}, &appsv1.StatefulSetList{}, &corev1.PodList{}, &corev1.PersistentVolumeClaimList{},
-	} {
-		if err := plane.Client.List(t.Context(), list, client.InNamespace(c.Namespace)); err != nil {
-			t.Fatal(err)
-		}
-		objects, err := objectsOf(list)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, object := range objects {
-			f.put(watch.Added, object)
-		}
+	objects, err := world.Objects(t.Context(), plane.Client, c.Namespace,
+		&v1alpha1.PostgresClusterList{}, &appsv1.StatefulSetList{}, &corev1.PodList{}, &corev1.PersistentVolumeClaimList{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		f.put(watch.Added, object)
 	}
 	return f
 }

@@ -143,17 +143,13 @@ func TestPausedChangesNothing(t *testing.T) {
 	awaitCondition(t, c, v1alpha1.ConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonPaused)
 	awaitReady(t, c) // Its instances are what the spec says.
 	quiet(t, c.Namespace)
-	before := versions(t, t.Context(), c.Namespace)
+	before := versions(t, c.Namespace)
 	replicas := int32(3)
 	edit(t, c, func() { c.Spec.Replicas = &replicas })
 	plane.Kubectl(t, "label", "service", "orders-ro", "-n", c.Namespace, "example.com/note=x")
 	awaitCondition(t, c, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPaused)
 	quiet(t, c.Namespace)
-	for object, version := range versions(t, t.Context(), c.Namespace) {
-		if before[object] != version && !strings.Contains(object, "orders-ro") {
-			t.Errorf("%s was changed while paused", object)
-		}
-	}
+	wantUnchanged(t, c.Namespace, before, "orders-ro")
 	edit(t, c, func() { c.Spec.Paused = false })
 	awaitReady(t, c)
 }
@@ -198,22 +194,11 @@ func TestDeletionAppliesNothing(t *testing.T) {
 	plane.Kubectl(t, "delete", "pgc", c.Name, "-n", c.Namespace, "--cascade=foreground", "--wait=false")
 	awaitCondition(t, c, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDeleting)
 	w.With(func() { w.Frozen = true })
-	if err := w.Collect(t.Context(), childLists()...); err != nil {
-		t.Fatal(err)
-	}
+	collect(t, c.Namespace, c.UID)
 	quiet(t, c.Namespace)
-	for _, list := range childLists() {
-		if err := plane.Client.List(t.Context(), list, client.InNamespace(c.Namespace)); err != nil {
-			t.Fatal(err)
-		}
-		objects, err := objectsOf(list)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, object := range objects {
-			if metav1.IsControlledBy(object, c) && object.GetDeletionTimestamp() == nil {
-				t.Errorf("%T %s came back", object, object.GetName())
-			}
+	for _, object := range childrenOf(t, c.Namespace) {
+		if metav1.IsControlledBy(object, c) {
+			t.Errorf("%T %s came back", object, object.GetName())
 		}
 	}
 	if _, err := get(t.Context(), c.Namespace, "data-orders-0", &corev1.PersistentVolumeClaim{}); err != nil {

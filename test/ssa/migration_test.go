@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,22 +34,14 @@ const staleAnnotation = "example.com/stale"
 func managed(t testing.TB, namespace string) []client.Object {
 	t.Helper()
 	var found []client.Object
-	for _, list := range childLists() {
-		if kind := fmt.Sprintf("%T", list); strings.Contains(kind, "Secret") || strings.Contains(kind, "Lease") {
+	for _, object := range childrenOf(t, namespace) {
+		switch object.(type) {
+		case *corev1.Secret, *coordinationv1.Lease:
 			continue // Created and never applied over.
 		}
-		if err := plane.Client.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
-			t.Fatal(err)
-		}
-		objects, err := objectsOf(list)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, object := range objects {
-			owner := metav1.GetControllerOf(object)
-			if object.GetLabels()[naming.LabelManagedBy] == naming.ManagedBy && (owner == nil || owner.Kind == v1alpha1.PostgresClusterKind.Kind) {
-				found = append(found, object)
-			}
+		owner := metav1.GetControllerOf(object)
+		if object.GetLabels()[naming.LabelManagedBy] == naming.ManagedBy && (owner == nil || owner.Kind == v1alpha1.PostgresClusterKind.Kind) {
+			found = append(found, object)
 		}
 	}
 	return found

@@ -122,33 +122,35 @@ func TestMutatingPoliciesCauseNoLoop(t *testing.T) {
 			create(t, c)
 			awaitReady(t, c)
 			checkRewritten(t, namespace, children)
-			checkAtRest(t, namespace)
+			atRest := func() {
+				wantAtRest(t, c, func() {
+					for i := range 20 {
+						touch(t, namespace, "orders-1", i)
+					}
+				})
+			}
+			atRest()
 			pods := podUIDs(t, c)
 
 			// One that has applied nothing yet applies all, and changes nothing.
 			o.stop()
-			before := versions(t, t.Context(), namespace)
+			before := versions(t, namespace)
 			startOperator(t, namespace)
 			// A change of the spec that asks for nothing shows that it is at work.
 			edit(t, c, func() { c.Spec.UpgradePolicy = v1alpha1.UpgradePolicyAllowMajor })
 			awaitReady(t, c)
 			quiet(t, namespace)
-			for object, version := range versions(t, t.Context(), namespace) {
-				// The StatefulSet tells the generation that it is of.
-				if before[object] != version && !strings.Contains(object, "StatefulSet") {
-					t.Errorf("%s changed from %s to %s", object, before[object], version)
-				}
-			}
+			wantUnchanged(t, namespace, before, "StatefulSet") // It tells the generation that it is of.
 			if after := podUIDs(t, c); !maps.Equal(after, pods) {
 				t.Errorf("pods %v became %v", pods, after)
 			}
-			checkAtRest(t, namespace)
+			atRest()
 
 			edit(t, c, func() { c.Spec.Image = "postgres:new" })
 			awaitReady(t, c)
 			rolled := podUIDs(t, c)
 			checkRewritten(t, namespace, children)
-			checkAtRest(t, namespace)
+			atRest()
 			if after := podUIDs(t, c); !maps.Equal(after, rolled) {
 				t.Errorf("rolled again: pods %v became %v", rolled, after)
 			}
@@ -173,25 +175,5 @@ func checkRewritten(t testing.TB, namespace string, children bool) {
 	}
 	if !strings.HasPrefix(pod.Spec.Containers[0].Image, prefix) || len(pod.Spec.Containers) != containers {
 		t.Errorf("image %s, %d containers", pod.Spec.Containers[0].Image, len(pod.Spec.Containers))
-	}
-}
-
-// checkAtRest wakes the operator again and again, and checks that it writes and asks nothing.
-func checkAtRest(t testing.TB, namespace string) {
-	t.Helper()
-	quiet(t, namespace)
-	before, calls := versions(t, t.Context(), namespace), len(requests(t, namespace))
-	for i := range 20 {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders-1"}}
-		edit(t, pod, func() { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "example.com/touched", fmt.Sprint(i)) })
-	}
-	quiet(t, namespace)
-	if after := requests(t, namespace); len(after) != calls {
-		t.Errorf("%d calls at rest:\n%s", len(after)-calls, summarise(after[calls:]))
-	}
-	for object, version := range versions(t, t.Context(), namespace) {
-		if before[object] != version {
-			t.Errorf("%s changed from %q to %s at rest", object, before[object], version)
-		}
 	}
 }

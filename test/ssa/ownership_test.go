@@ -41,29 +41,20 @@ var otherClaims = regexp.MustCompile(`data-orders-[12]`)
 func ownedFields(t testing.TB, namespace string) string {
 	t.Helper()
 	var lines []string
-	for _, list := range childLists() {
-		if err := plane.Client.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
-			t.Fatal(err)
-		}
-		objects, err := objectsOf(list)
-		if err != nil {
-			t.Fatal(err)
-		}
-		kind := strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", list), "*"), "List")
-		for _, object := range objects {
-			for _, entry := range object.GetManagedFields() {
-				if entry.Manager != naming.FieldManager || entry.Operation != metav1.ManagedFieldsOperationApply {
-					continue
-				}
-				owned := fieldpath.NewSet()
-				if err := owned.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err != nil {
-					t.Fatal(err)
-				}
-				owned.Leaves().Iterate(func(path fieldpath.Path) {
-					name := otherClaims.ReplaceAllString(object.GetName(), "data-orders-0")
-					lines = append(lines, fmt.Sprintf("%s %s %s", kind, name, uids.ReplaceAllString(path.String(), "uid=*")))
-				})
+	for _, object := range childrenOf(t, namespace) {
+		kind := strings.TrimPrefix(fmt.Sprintf("%T", object), "*")
+		name := otherClaims.ReplaceAllString(object.GetName(), "data-orders-0")
+		for _, entry := range object.GetManagedFields() {
+			if entry.Manager != naming.FieldManager || entry.Operation != metav1.ManagedFieldsOperationApply {
+				continue
 			}
+			owned := fieldpath.NewSet()
+			if err := owned.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err != nil {
+				t.Fatal(err)
+			}
+			owned.Leaves().Iterate(func(path fieldpath.Path) {
+				lines = append(lines, fmt.Sprintf("%s %s %s", kind, name, uids.ReplaceAllString(path.String(), "uid=*")))
+			})
 		}
 	}
 	slices.Sort(lines)

@@ -167,7 +167,7 @@ func TestNothingIsMadeOfWhatIsRefused(t *testing.T) {
 			c.Spec.Resources.Requests = test.requests
 			create(t, c)
 			stalled(t, c, test.reason, test.words...)
-			for object := range versions(t, t.Context(), namespace) {
+			for object := range versions(t, namespace) {
 				// A policy may be about ServiceAccounts, so it is asked again with the cluster's own.
 				if !strings.Contains(object, "ServiceAccount") || test.reason != v1alpha1.ReasonForbidden {
 					t.Errorf("%s was made", object)

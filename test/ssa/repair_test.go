@@ -173,15 +173,5 @@ func TestEveryForeignChangeIsRepaired(t *testing.T) {
 		t.Errorf("%d conflicts are told of: %v", len(live.Status.Conflicts), err)
 	}
 	// With many conflicts in the status, nothing goes on at rest.
-	before = versions(t, t.Context(), c.Namespace)
-	plane.Kubectl(t, "annotate", "pod", "orders-0", "-n", c.Namespace, "example.com/note=x")
-	quiet(t, c.Namespace)
-	for object, version := range versions(t, t.Context(), c.Namespace) {
-		if before[object] != version {
-			t.Errorf("%s changed at rest", object)
-		}
-	}
-	if again, err := get(t.Context(), c.Namespace, c.Name, &v1alpha1.PostgresCluster{}); err != nil || again.ResourceVersion != live.ResourceVersion {
-		t.Errorf("the status changed at rest from %v to %v: %v", live.Status.Conflicts, again.Status.Conflicts, err)
-	}
+	wantAtRest(t, c, func() { touch(t, c.Namespace, "orders-0", "x") })
 }

@@ -77,20 +77,11 @@ func TestCreateOverTerminating(t *testing.T) {
 // collect deletes all that a cluster which is gone controls, for good.
 func collect(t testing.TB, namespace string, owner types.UID) {
 	t.Helper()
-	for _, list := range childLists() {
-		if err := plane.Client.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
-			t.Fatal(err)
+	for _, object := range childrenOf(t, namespace) {
+		if controller := metav1.GetControllerOf(object); controller == nil || controller.UID != owner {
+			continue
 		}
-		objects, err := objectsOf(list)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, object := range objects {
-			if controller := metav1.GetControllerOf(object); controller == nil || controller.UID != owner {
-				continue
-			}
-			t.Log("collect", fmt.Sprintf("%T", object), object.GetName())
-			remove(t, object)
-		}
+		t.Log("collect", fmt.Sprintf("%T", object), object.GetName())
+		remove(t, object)
 	}
 }

@@ -1,6 +1,8 @@
 package world
 
 import (
+	"context"
+
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -14,22 +16,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ChildLists are a list of each kind of which the operator makes objects. Its rights let it make no others but Events.
-func ChildLists() []client.ObjectList {
-	return []client.ObjectList{
+// Children are the objects in a namespace of all kinds of which the operator makes some. Its rights let it make no others
+// but Events.
+func Children(ctx context.Context, reader client.Reader, namespace string) ([]client.Object, error) {
+	return Objects(ctx, reader, namespace,
 		&corev1.ServiceAccountList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &corev1.SecretList{},
 		&corev1.ConfigMapList{}, &cmv1.IssuerList{}, &cmv1.CertificateList{}, &corev1.ServiceList{},
 		&discoveryv1.EndpointSliceList{}, &policyv1.PodDisruptionBudgetList{}, &networkingv1.NetworkPolicyList{},
 		&corev1.PersistentVolumeClaimList{}, &appsv1.StatefulSetList{}, &coordinationv1.LeaseList{},
-	}
+	)
 }
 
-// Objects of a list.
-func Objects(list client.ObjectList) ([]client.Object, error) {
+// Objects are those in a namespace of the kinds of some lists.
+func Objects(ctx context.Context, reader client.Reader, namespace string, lists ...client.ObjectList) ([]client.Object, error) {
 	var objects []client.Object
-	err := meta.EachListItem(list, func(item runtime.Object) error {
-		objects = append(objects, item.(client.Object))
-		return nil
-	})
-	return objects, err
+	for _, list := range lists {
+		if err := reader.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return nil, err
+		}
+		if err := meta.EachListItem(list, func(item runtime.Object) error {
+			objects = append(objects, item.(client.Object))
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return objects, nil
 }

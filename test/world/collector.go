@@ -25,9 +25,14 @@ const volumeProtection = "kubernetes.io/pvc-protection"
 // deleted in the foreground go before them; those of owners that leave orphans lose their owner.
 func (w *World) garbage(ctx context.Context) {
 	// Dependents are listed before owners, so that none is missing of an owner that is seen.
-	dependents, ok := w.dependents(ctx)
+	dependents, err := Children(ctx, w.client, w.namespace)
+	if err != nil {
+		return
+	}
+	pods, err := Objects(ctx, w.client, w.namespace, &corev1.PodList{})
+	dependents = append(dependents, pods...)
 	clusters, sets := &v1alpha1.PostgresClusterList{}, &appsv1.StatefulSetList{}
-	if !ok || w.client.List(ctx, clusters, client.InNamespace(w.namespace)) != nil ||
+	if err != nil || w.client.List(ctx, clusters, client.InNamespace(w.namespace)) != nil ||
 		w.client.List(ctx, sets, client.InNamespace(w.namespace)) != nil {
 		return
 	}
@@ -69,22 +74,6 @@ func (w *World) garbage(ctx context.Context) {
 
 func deleting(object client.Object, finalizer string) bool {
 	return object.GetDeletionTimestamp() != nil && controllerutil.ContainsFinalizer(object, finalizer)
-}
-
-// dependents are all children and pods.
-func (w *World) dependents(ctx context.Context) ([]client.Object, bool) {
-	var found []client.Object
-	for _, list := range append(ChildLists(), &corev1.PodList{}) {
-		if w.client.List(ctx, list, client.InNamespace(w.namespace)) != nil {
-			return nil, false
-		}
-		objects, err := Objects(list)
-		if err != nil {
-			return nil, false
-		}
-		found = append(found, objects...)
-	}
-	return found, true
 }
 
 // unprotect lets a deleted claim go that no pod uses.

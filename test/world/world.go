@@ -6,7 +6,6 @@ package world
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -17,8 +16,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -341,30 +338,4 @@ func (w *World) config(ctx context.Context, set *appsv1.StatefulSet) (contract.C
 		return config, err
 	}
 	return config, json.Unmarshal([]byte(object.Data[naming.ConfigMapKey]), &config)
-}
-
-// Collect plays the garbage collector for the children of a cluster that is gone.
-func (w *World) Collect(ctx context.Context, lists ...client.ObjectList) error {
-	for _, list := range lists {
-		if err := w.client.List(ctx, list, client.InNamespace(w.namespace)); err != nil {
-			return err
-		}
-		objects, err := meta.ExtractList(list)
-		if err != nil {
-			return err
-		}
-		for _, item := range objects {
-			object, ok := item.(client.Object)
-			if !ok {
-				return fmt.Errorf("%T is no object", item)
-			}
-			if owner := metav1.GetControllerOf(object); owner == nil || owner.Kind != "PostgresCluster" {
-				continue
-			}
-			if err := w.client.Delete(ctx, object); err != nil && !apierrors.IsNotFound(err) {
-				return fmt.Errorf("collect %s: %w", object.GetName(), err)
-			}
-		}
-	}
-	return nil
 }

@@ -20,8 +20,6 @@ const (
 	// SecretAuthority holds the operator's own CA where cert-manager issues no certificate for it
 	// (--webhook-certs=self), in the operator's namespace.
 	SecretAuthority = "pg-operator-webhook-ca"
-	// FieldManagerAuthority owns the caBundle fields that hold this CA.
-	FieldManagerAuthority = "pg-operator-webhook-ca"
 
 	// WebhookConfiguration is the name of our mutating and of our validating webhook configuration.
 	WebhookConfiguration = "pg-operator"

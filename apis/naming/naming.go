@@ -13,6 +13,8 @@ const (
 	FieldManager = "pg-operator"
 	// FieldManagerInstance owns what an agent writes: its own pod's labels and annotations, the -rw EndpointSlice.
 	FieldManagerInstance = "pg-operator-instance"
+	// FieldManagerAuthority owns the caBundle of the webhooks where the operator signs its own certificate.
+	FieldManagerAuthority = "pg-operator-webhook-ca"
 )
 
 var (

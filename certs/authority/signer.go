@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/certs"
 )
 
@@ -38,7 +39,7 @@ func New(
 	ctx context.Context, config *rest.Config, watched *certs.Cache, log logr.Logger, options Options,
 ) (*Signer, *Keeper, error) {
 	// What is read comes from the API server and not from a cache.
-	api, err := client.New(config, client.Options{FieldOwner: certs.FieldManagerAuthority})
+	api, err := client.New(config, client.Options{FieldOwner: naming.FieldManagerAuthority})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the client of the certificate authority: %w", err)
 	}

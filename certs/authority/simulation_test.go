@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/certs"
 )
 
@@ -69,7 +70,7 @@ func newWorld(t *testing.T) *world {
 				if err := broken(); err != nil {
 					return err
 				}
-				return c.Apply(ctx, object, append(o, client.FieldOwner(certs.FieldManagerAuthority))...)
+				return c.Apply(ctx, object, append(o, client.FieldOwner(naming.FieldManagerAuthority))...)
 			},
 		}).Build()
 	w.keeper = w.lead()

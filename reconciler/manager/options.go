@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/acme/pg-operator/apis/v1alpha1"
 	"github.com/acme/pg-operator/certs"
 	"github.com/acme/pg-operator/postgres"
+	"github.com/acme/pg-operator/webhooks/rules"
 )
 
 // Bounds of --failover-lease-duration (high-availability.md section 2): below, a busy API server looks like a dead
@@ -108,8 +108,6 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 		"How long the webhooks go on after SIGTERM, until every API server has stopped calling this pod.")
 }
 
-var storageForm = regexp.MustCompile(`^[1-9][0-9]{0,4}Gi$`)
-
 // validate reports every flag that cannot be used, and what it accepts.
 func (o *options) validate() error {
 	var errs []error
@@ -123,8 +121,7 @@ func (o *options) validate() error {
 	if !slices.Contains(postgres.Majors(), o.defaultVersion) {
 		refuse("default-version", o.defaultVersion, "use one of "+strings.Join(postgres.Majors(), ", "))
 	}
-	gibibytes, _ := strconv.Atoi(strings.TrimSuffix(o.defaultStorage, "Gi"))
-	if !storageForm.MatchString(o.defaultStorage) || gibibytes > v1alpha1.MaxStorageGi {
+	if o.defaultStorage == "" || len(rules.ValidateSpec(&v1alpha1.PostgresClusterSpec{Storage: o.defaultStorage})) > 0 {
 		refuse("default-storage", o.defaultStorage, "use whole gibibytes from 1Gi to 65536Gi, such as 50Gi")
 	}
 	if _, err := o.images(); err != nil {

@@ -240,7 +240,7 @@ func TestSelfBesideInjector(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, entry := range object.GetManagedFields() {
-			if entry.Manager == certs.FieldManagerAuthority && entry.Operation == metav1.ManagedFieldsOperationApply {
+			if entry.Manager == naming.FieldManagerAuthority && entry.Operation == metav1.ManagedFieldsOperationApply {
 				t.Error("wrote a caBundle that cert-manager writes")
 			}
 		}

@@ -3,9 +3,11 @@ package ssa_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -31,6 +33,31 @@ func startOperator(t testing.TB, namespace string) *running {
 func startOperatorWith(t testing.TB, namespace string, change func(*rest.Config, *ctrl.Options)) *running {
 	t.Helper()
 	return &running{operator.Start(t, plane, namespace, operator.Options(), change)}
+}
+
+// poorAccount makes an account with all rights of the operator, but on one resource of Kubernetes' core these verbs only.
+func poorAccount(t testing.TB, namespace, resource string, verbs ...string) (user string) {
+	t.Helper()
+	operator.Install(t, plane)
+	role, err := get(t.Context(), "", "pg-operator", &rbacv1.ClusterRole{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	poor := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "poor-" + namespace}}
+	for _, rule := range role.Rules {
+		rule.Resources = slices.DeleteFunc(rule.Resources, func(name string) bool { return name == resource })
+		if len(rule.Resources) > 0 {
+			poor.Rules = append(poor.Rules, rule)
+		}
+	}
+	poor.Rules = append(poor.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: verbs})
+	create(t, poor)
+	create(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: poor.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: poor.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: poor.Name}},
+	})
+	return poor.Name
 }
 
 // cluster is a PostgresCluster to be created.

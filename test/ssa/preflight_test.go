@@ -11,7 +11,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +21,6 @@ import (
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/apis/v1alpha1"
 	"github.com/acme/pg-operator/test/controlplane"
-	"github.com/acme/pg-operator/test/operator"
 	"github.com/acme/pg-operator/test/world"
 )
 
@@ -310,35 +308,10 @@ func TestScaleUpBeyondAQuota(t *testing.T) {
 // TestWithoutTheRightToAsk: the right to create pods serves the question alone, so it may be taken away.
 func TestWithoutTheRightToAsk(t *testing.T) {
 	t.Parallel()
-	operator.Install(t, plane)
 	namespace := plane.Namespace(t)
-	role := &rbacv1.ClusterRole{}
-	if err := plane.Client.Get(t.Context(), client.ObjectKey{Name: "pg-operator"}, role); err != nil {
-		t.Fatal(err)
-	}
-	poor := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "mute-" + namespace}}
-	for _, rule := range role.Rules {
-		var others []string
-		for _, name := range rule.Resources {
-			if name != "pods" {
-				others = append(others, name)
-			}
-		}
-		if rule.Resources = others; len(others) > 0 {
-			poor.Rules = append(poor.Rules, rule)
-		}
-	}
-	poor.Rules = append(poor.Rules, rbacv1.PolicyRule{
-		APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch", "patch", "delete"},
-	})
-	create(t, poor)
-	create(t, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: poor.Name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: poor.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: poor.Name}},
-	})
+	poor := poorAccount(t, namespace, "pods", "get", "list", "watch", "patch", "delete")
 	world.Start(t, plane, namespace)
-	startOperatorWith(t, namespace, func(config *rest.Config, _ *ctrl.Options) { config.Impersonate.UserName = poor.Name })
+	startOperatorWith(t, namespace, func(config *rest.Config, _ *ctrl.Options) { config.Impersonate.UserName = poor })
 	c := cluster(namespace, "orders", 2)
 	create(t, c)
 	awaitReady(t, c)

@@ -9,7 +9,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +19,6 @@ import (
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/apis/v1alpha1"
 	"github.com/acme/pg-operator/test/controlplane"
-	"github.com/acme/pg-operator/test/operator"
 	"github.com/acme/pg-operator/test/world"
 )
 
@@ -175,34 +173,8 @@ func TestPodsThatDoNotStart(t *testing.T) {
 
 func TestMissingRights(t *testing.T) {
 	namespace := plane.Namespace(t)
-	// Everything but creating Services.
-	role := &rbacv1.ClusterRole{}
-	operator.Install(t, plane)
-	if err := plane.Client.Get(t.Context(), client.ObjectKey{Name: "pg-operator"}, role); err != nil {
-		t.Fatal(err)
-	}
-	poor := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "poor-" + namespace}}
-	for _, rule := range role.Rules {
-		var kept []string
-		for _, r := range rule.Resources {
-			if r != "services" {
-				kept = append(kept, r)
-			}
-		}
-		if rule.Resources = kept; len(kept) > 0 {
-			poor.Rules = append(poor.Rules, rule)
-		}
-	}
-	poor.Rules = append(poor.Rules, rbacv1.PolicyRule{
-		APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"get", "list", "watch", "patch"},
-	})
-	create(t, poor)
-	create(t, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: poor.Name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: poor.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: poor.Name}},
-	})
-	startOperatorWith(t, namespace, func(config *rest.Config, _ *ctrl.Options) { config.Impersonate.UserName = poor.Name })
+	poor := poorAccount(t, namespace, "services", "get", "list", "watch", "patch")
+	startOperatorWith(t, namespace, func(config *rest.Config, _ *ctrl.Options) { config.Impersonate.UserName = poor })
 	c := cluster(namespace, "orders", 1)
 	create(t, c)
 	stalled(t, c, v1alpha1.ReasonForbidden, "Service", "create")

@@ -25,6 +25,7 @@ func TestDefaultsAreStored(t *testing.T) {
 		t.Errorf("spec %s, want %s", got, want)
 	}
 	// Defaulting what has been defaulted changes nothing: no new generation, no write.
+	patchStatus(t, namespace, `{"observedGeneration":1}`) // Until then the status's own default waits for a write.
 	before := get(t, namespace)
 	if err := plane.Client.Update(t.Context(), before.DeepCopy()); err != nil {
 		t.Fatal(err)

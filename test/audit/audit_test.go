@@ -11,7 +11,7 @@ import (
 	"github.com/acme/pg-operator/test/audit"
 )
 
-// event is a request written as "verb group/resource/subresource name query code".
+// event is a request written as "verb group/resource/subresource name query code"; a name may follow a namespace.
 func event(user, agent, text string) *auditv1.Event {
 	words := strings.Fields(text)
 	parts := strings.Split(words[1], "/")
@@ -26,6 +26,9 @@ func event(user, agent, text string) *auditv1.Event {
 	}
 	if len(parts) > 2 {
 		e.ObjectRef.Subresource = parts[2]
+	}
+	if namespace, name, found := strings.Cut(words[2], "/"); found {
+		e.ObjectRef.Namespace, e.ObjectRef.Name = namespace, name
 	}
 	if len(words) > 4 {
 		e.ResponseStatus.Code = 409
@@ -54,31 +57,39 @@ func TestOperator(t *testing.T) {
 		requests []string
 		want     string
 	}{
-		"apply":                      {[]string{"patch apps/statefulsets orders " + ours}, ""},
-		"force after a conflict":     {[]string{"patch /services orders " + ours + " 409", "patch /services orders force=true&" + ours}, ""},
-		"force at once":              {[]string{"patch /services orders force=true&" + ours}, "by force without"},
-		"force of another object":    {[]string{"patch /services orders " + ours + " 409", "patch /services other force=true&" + ours}, "by force without"},
-		"force twice":                {[]string{"patch /services orders " + ours + " 409", "patch /services orders force=true&" + ours, "patch /services orders force=true&" + ours}, "by force without"},
-		"status":                     {[]string{"patch db.example.com/postgresclusters/status orders force=true&" + ours}, ""},
-		"spec":                       {[]string{"patch db.example.com/postgresclusters orders " + ours}, "no table"},
-		"finalizers":                 {[]string{"update db.example.com/postgresclusters orders " + ours}, "no table"},
-		"another manager":            {[]string{"patch apps/statefulsets orders fieldManager=manager"}, "wrong name"},
-		"update":                     {[]string{"update apps/statefulsets orders " + ours}, "no table"},
-		"update of the Lease":        {[]string{"update coordination.k8s.io/leases orders " + ours}, "no table"},
-		"scale":                      {[]string{"patch apps/statefulsets/scale orders " + ours}, "no table"},
-		"create":                     {[]string{"create /secrets - " + ours, "create coordination.k8s.io/leases - " + ours}, ""},
-		"create what is applied":     {[]string{"create /services - " + ours}, "must apply"},
-		"create a pod":               {[]string{"create /pods - " + ours}, "must apply"},
-		"ask about a pod":            {[]string{"create /pods - dryRun=All"}, ""},
-		"delete":                     {[]string{"delete /pods orders-0 x", "delete apps/statefulsets orders x"}, ""},
-		"delete a volume":            {[]string{"delete /persistentvolumeclaims data-orders-0 x"}, "deletes what it must not"},
-		"delete a Secret":            {[]string{"delete /secrets orders-app x"}, "deletes what it must not"},
-		"delete a cluster":           {[]string{"delete db.example.com/postgresclusters orders x"}, "deletes what it must not"},
-		"delete many":                {[]string{"deletecollection /pods - " + ours}, "no table"},
-		"look at its Secret":         {[]string{"get /secrets orders-app x", "get /secrets orders-server x"}, ""},
-		"look at another's Secret":   {[]string{"get /secrets payroll x"}, "more Secrets"},
-		"list Secrets":               {[]string{"list /secrets - x"}, "more Secrets"},
-		"watch Secrets":              {[]string{"watch /secrets - x"}, "more Secrets"},
+		"apply":                    {[]string{"patch apps/statefulsets orders " + ours}, ""},
+		"force after a conflict":   {[]string{"patch /services orders " + ours + " 409", "patch /services orders force=true&" + ours}, ""},
+		"force at once":            {[]string{"patch /services orders force=true&" + ours}, "by force without"},
+		"force of another object":  {[]string{"patch /services orders " + ours + " 409", "patch /services other force=true&" + ours}, "by force without"},
+		"force twice":              {[]string{"patch /services orders " + ours + " 409", "patch /services orders force=true&" + ours, "patch /services orders force=true&" + ours}, "by force without"},
+		"status":                   {[]string{"patch db.example.com/postgresclusters/status orders force=true&" + ours}, ""},
+		"spec":                     {[]string{"patch db.example.com/postgresclusters orders " + ours}, "no table"},
+		"finalizers":               {[]string{"update db.example.com/postgresclusters orders " + ours}, "no table"},
+		"another manager":          {[]string{"patch apps/statefulsets orders fieldManager=manager"}, "wrong name"},
+		"update":                   {[]string{"update apps/statefulsets orders " + ours}, "no table"},
+		"update of the Lease":      {[]string{"update coordination.k8s.io/leases orders " + ours}, "no table"},
+		"scale":                    {[]string{"patch apps/statefulsets/scale orders " + ours}, "no table"},
+		"create":                   {[]string{"create /secrets - " + ours, "create coordination.k8s.io/leases - " + ours}, ""},
+		"create what is applied":   {[]string{"create /services - " + ours}, "must apply"},
+		"create a pod":             {[]string{"create /pods - " + ours}, "must apply"},
+		"ask about a pod":          {[]string{"create /pods - dryRun=All"}, ""},
+		"delete":                   {[]string{"delete /pods orders-0 x", "delete apps/statefulsets orders x"}, ""},
+		"delete a volume":          {[]string{"delete /persistentvolumeclaims data-orders-0 x"}, "deletes what it must not"},
+		"delete a Secret":          {[]string{"delete /secrets orders-app x"}, "deletes what it must not"},
+		"delete a cluster":         {[]string{"delete db.example.com/postgresclusters orders x"}, "deletes what it must not"},
+		"delete many":              {[]string{"deletecollection /pods - " + ours}, "no table"},
+		"look at its Secret":       {[]string{"get /secrets orders-app x", "get /secrets orders-server x"}, ""},
+		"look at another's Secret": {[]string{"get /secrets payroll x"}, "more Secrets"},
+		"list Secrets":             {[]string{"list /secrets - x"}, "more Secrets"},
+		"watch Secrets":            {[]string{"watch /secrets - x"}, "more Secrets"},
+		"keep its authority": {[]string{
+			"watch /secrets pg-operator-system/pg-operator-webhook-ca x",
+			"create /secrets pg-operator-system/pg-operator-webhook-ca fieldManager=pg-operator-webhook-ca",
+			"patch admissionregistration.k8s.io/validatingwebhookconfigurations pg-operator force=true&fieldManager=pg-operator-webhook-ca",
+		}, ""},
+		"delete its authority":       {[]string{"delete /secrets pg-operator-system/pg-operator-webhook-ca x"}, "unknown way"},
+		"an authority elsewhere":     {[]string{"watch /secrets pg-operator-webhook-ca x"}, "more Secrets"},
+		"webhooks as a child":        {[]string{"patch admissionregistration.k8s.io/validatingwebhookconfigurations pg-operator " + ours}, "no table"},
 		"events":                     {[]string{"create events.k8s.io/events - x", "patch events.k8s.io/events e x"}, ""},
 		"watch what is not a secret": {[]string{"watch apps/statefulsets - x"}, ""},
 	}

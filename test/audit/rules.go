@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/certs"
 )
 
 const (
@@ -22,12 +23,25 @@ var applied = []string{
 	"issuers.cert-manager.io", "certificates.cert-manager.io", "statefulsets.apps",
 }
 
+// webhooks are the configurations in which the operator's own authority is written, with --webhook-certs=self.
+var webhooks = []string{
+	"mutatingwebhookconfigurations.admissionregistration.k8s.io", "validatingwebhookconfigurations.admissionregistration.k8s.io",
+}
+
 // created are the children that the operator makes once and never writes again.
 var created = []string{"secrets", leases}
 
 // operator says what is wrong with a request of the operator.
 func (j *Judge) operator(r request) string {
 	switch {
+	case r.namespace == operatorNamespace && r.resource == "secrets" && r.name == certs.SecretAuthority:
+		// With --webhook-certs=self. It is watched too, and it is not a child: the operator's alone.
+		if !r.reads() && (r.manager != naming.FieldManagerAuthority || r.verb != "create" && r.verb != "update") {
+			return "writes the webhooks' authority in an unknown way"
+		}
+		return ""
+	case r.verb == "patch" && slices.Contains(webhooks, r.resource) && r.manager == naming.FieldManagerAuthority:
+		return "" // The authority that the API server trusts; what is injected otherwise is taken over by force.
 	case r.reads():
 		if strings.HasPrefix(r.resource, "secrets") && (r.verb != "get" || !ourSecret(r.name)) {
 			return "reads more Secrets than its own, one by one"

@@ -337,7 +337,7 @@ func TestEnsuredObjectsOfNewOwners(t *testing.T) {
 			p.Ensure(t.Context(), outcome.NewKey("", "Secret", "x"), time.Minute, func() client.Object {
 				return &corev1.Secret{}
 			})
-			got := ""
+			var got string
 			switch {
 			case p.Result.Gone:
 				got = "gone"

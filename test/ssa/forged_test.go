@@ -37,7 +37,7 @@ func TestForgedAnnotations(t *testing.T) {
 		})
 		edit(t, c, func() { c.Spec.Replicas = new(int32(2)) })
 		awaitReady(t, c)
-		if set, err := get(t.Context(), namespace, c.Name, set); err != nil ||
+		if _, err := get(t.Context(), namespace, c.Name, set); err != nil ||
 			set.Annotations[naming.AnnotationVolumes] != `{"storage":"20Gi"}` || *set.Spec.Replicas != 2 {
 			t.Errorf("%v, %d replicas, %v", set.Annotations, *set.Spec.Replicas, err)
 		}

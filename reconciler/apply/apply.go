@@ -214,6 +214,7 @@ const attempts = 5
 
 // send applies without force first, and reacts to what the server answers.
 func (p *Pass) send(ctx context.Context, r request) {
+	rewritten := false
 	for attempt := range attempts {
 		answer, err := p.apply(ctx, r, nil)
 		class := Classify(err)
@@ -237,6 +238,8 @@ func (p *Pass) send(ctx context.Context, r request) {
 			if !p.inherit(ctx, &r, conflicts) && !p.resolve(ctx, &r, conflicts) {
 				return
 			}
+		case class == outcome.ClassInvalid && !rewritten && p.rewrite(ctx, &r):
+			rewritten = true
 		default:
 			if class == outcome.ClassGone || class == outcome.ClassReplaced {
 				delete(p.memory.applied, r.key)

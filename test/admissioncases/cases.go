@@ -178,6 +178,10 @@ var All = map[string]Case{
 	"huge pages alone": {
 		New: `{resources: {limits: {hugepages-2Mi: 64Mi}}}`, Refused: []string{"spec.resources"}, NotInSchema: true,
 	},
+	"huge pages in parts": {
+		New:     `{resources: {limits: {cpu: 1, hugepages-2Mi: 3Mi}}}`,
+		Refused: []string{"spec.resources.limits[hugepages-2Mi]"}, NotInSchema: true,
+	},
 	"device in halves": {
 		New:     `{resources: {limits: {cpu: 1, vendor.example.com/device: 500m}}}`,
 		Refused: []string{"spec.resources.limits[vendor.example.com/device]"}, NotInSchema: true,

@@ -131,7 +131,7 @@ func drawAffinity(t *rapid.T) *corev1.Affinity {
 }
 
 func drawAnyResources(t *rapid.T) corev1.ResourceList {
-	names := []corev1.ResourceName{"cpu", "memory", "hugepages-2Mi", "vendor.example.com/device", "ram", "kubernetes.io/x", "a/b/c"}
+	names := []corev1.ResourceName{"cpu", "memory", "hugepages-2Mi", "hugepages-64Mi", "vendor.example.com/device", "ram", "kubernetes.io/x", "a/b/c"}
 	list := corev1.ResourceList{}
 	for range pick(t, "resources", 0, 1, 1, 2) {
 		// No zero and no little memory: of those we are stricter than the API server.

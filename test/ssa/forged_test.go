@@ -37,9 +37,12 @@ func TestForgedAnnotations(t *testing.T) {
 		})
 		edit(t, c, func() { c.Spec.Replicas = new(int32(2)) })
 		awaitReady(t, c)
-		if _, err := get(t.Context(), namespace, c.Name, set); err != nil ||
-			set.Annotations[naming.AnnotationVolumes] != `{"storage":"20Gi"}` || *set.Spec.Replicas != 2 {
-			t.Errorf("%v, %d replicas, %v", set.Annotations, *set.Spec.Replicas, err)
+		now, err := get(t.Context(), namespace, c.Name, &appsv1.StatefulSet{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now.Annotations[naming.AnnotationVolumes] != `{"storage":"20Gi"}` || *now.Spec.Replicas != 2 {
+			t.Errorf("%v, %d replicas", now.Annotations, *now.Spec.Replicas)
 		}
 	})
 	t.Run("of pods that no StatefulSet of ours made", func(t *testing.T) {
@@ -91,5 +94,58 @@ func forgedPod(namespace string, names naming.Cluster, ordinal int32, report str
 			}},
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "postgres", Image: "evil"}}},
+	}
+}
+
+// TestKeysOfItemsThatOthersChange: a port whose number somebody changed is his own port to the API server, and has the
+// name that ours needs.
+func TestKeysOfItemsThatOthersChange(t *testing.T) {
+	t.Parallel()
+	namespace := plane.Namespace(t)
+	world.Start(t, plane, namespace)
+	startOperator(t, namespace)
+	c := cluster(namespace, "orders", 2)
+	create(t, c)
+	awaitReady(t, c)
+	uids := podUIDs(t, c)
+
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders-ro"}}
+	edit(t, service, func() { service.Spec.Ports[0].Port = 6432 })
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: c.Name}}
+	edit(t, set, func() { set.Spec.Template.Spec.Containers[0].Ports[0].ContainerPort = 6432 })
+	controlplane.Eventually(t, func(ctx context.Context) error {
+		ro, err := get(ctx, namespace, service.Name, &corev1.Service{})
+		if err != nil {
+			return err
+		}
+		instances, err := get(ctx, namespace, set.Name, &appsv1.StatefulSet{})
+		if err != nil {
+			return err
+		}
+		ports := instances.Spec.Template.Spec.Containers[0].Ports
+		if len(ro.Spec.Ports) != 1 || ro.Spec.Ports[0].Port != 5432 || len(ports) != 3 || ports[0].ContainerPort != 5432 {
+			return fmt.Errorf("ports %v and %v", ro.Spec.Ports, ports)
+		}
+		return nil
+	})
+	awaitReady(t, c)
+	wantAtRest(t, c, func() { touch(t, namespace, "orders-0", "x") })
+	for name, uid := range podUIDs(t, c) {
+		if uids[name] != uid {
+			t.Errorf("%s was restarted", name)
+		}
+	}
+	live, err := get(t.Context(), namespace, c.Name, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]bool{}
+	for _, conflict := range live.Status.Conflicts {
+		told[conflict.Kind+" "+conflict.Name+" "+conflict.FieldPath] = true
+	}
+	for _, field := range []string{"Service orders-ro .spec.ports", "StatefulSet orders .spec.template.spec"} {
+		if !told[field] {
+			t.Errorf("nobody is told of %s: %v", field, told)
+		}
 	}
 }

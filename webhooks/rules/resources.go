@@ -45,6 +45,9 @@ func validateLimit(name corev1.ResourceName, value resource.Quantity, path *fiel
 			fmt.Sprintf("memory must be at least %s: PostgreSQL does not start with less", leastMemory.String()))}
 	case !isDivisible(name) && !isWhole(value):
 		return field.ErrorList{field.Invalid(path, value.String(), "must be a whole number")}
+	case isHugePages(name) && !isPages(name, value):
+		return field.ErrorList{field.Invalid(path, value.String(),
+			fmt.Sprintf("%s must be a multiple of the size of a page, which its name says", name))}
 	default:
 		return nil
 	}
@@ -80,6 +83,12 @@ func isDivisible(name corev1.ResourceName) bool { return isNative(name) && !isHu
 
 func isHugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
+
+// isPages says that a value is whole pages of the size in the resource's name, as the API server wants it.
+func isPages(name corev1.ResourceName, value resource.Quantity) bool {
+	size, isQuantity := quantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix))
+	return isQuantity && size.Sign() > 0 && isWhole(size) && value.Value()%size.Value() == 0
 }
 
 func isWhole(value resource.Quantity) bool { return value.MilliValue()%1000 == 0 }

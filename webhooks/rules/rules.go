@@ -71,6 +71,7 @@ var specRules = []rule{
 	{func(s *spec) any { return s.DeletionPolicy }, validateDeletionPolicy},
 	{func(s *spec) any { return s.UpgradePolicy }, validateUpgradePolicy},
 	{func(s *spec) any { return s.Parameters }, atMost("parameters", 256, func(s *spec) int { return len(s.Parameters) })},
+	{func(s *spec) any { return []any{s.Parameters, s.HBA} }, validateSettingsSize},
 	{func(s *spec) any { return s.NodeSelector }, atMost("nodeSelector", 64, func(s *spec) int { return len(s.NodeSelector) })},
 	{func(s *spec) any { return s.Tolerations }, atMost("tolerations", 64, func(s *spec) int { return len(s.Tolerations) })},
 	{

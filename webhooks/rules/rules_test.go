@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -214,5 +215,35 @@ func TestWarningsAreShort(t *testing.T) {
 	}
 	if seen < 10 {
 		t.Errorf("the table gives only %d warnings", seen)
+	}
+}
+
+// TestSettingsFitIntoOneConfigMap: each may be long, but not all of them.
+func TestSettingsFitIntoOneConfigMap(t *testing.T) {
+	tests := map[string]struct {
+		settings int
+		text     string
+		fits     bool
+	}{
+		"many":                   {settings: 200, text: strings.Repeat("a", 4096), fits: true},
+		"too many":               {settings: 256, text: strings.Repeat("a", 4096)},
+		"many that JSON escapes": {settings: 100, text: strings.Repeat("<", 4096)},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := v1alpha1.PostgresClusterSpec{Parameters: map[string]string{}}
+			for i := range test.settings {
+				s.Parameters[fmt.Sprintf("x.p%d", i)] = test.text
+			}
+			errs := ValidateSpec(&s)
+			if fits := len(errs) == 0; fits != test.fits {
+				t.Errorf("%d errors, fits %v, want %v", len(errs), fits, test.fits)
+			}
+			for _, err := range errs {
+				if err.Field != "spec.parameters" || len(err.Error()) > 300 {
+					t.Errorf("says %s", err)
+				}
+			}
+		})
 	}
 }

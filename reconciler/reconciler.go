@@ -75,9 +75,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{RequeueAfter: time.Second}, nil
 	}
 	plan := decide.Next(s, r.options.decide(), now)
-	if plan.TemplateHash, err = render.TemplateHash(s, plan, r.options.render()); err != nil {
+	hash, err := render.TemplateHash(s, plan, r.options.render())
+	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("rendering: %w", err)
 	}
+	plan.Template(s, hash)
 	pass := r.applier.Begin(r.owner(s))
 	if err := r.apply(ctx, s, plan, pass); err != nil {
 		pass.Result.Fail(outcome.Key{GroupKind: v1alpha1.PostgresClusterKind.GroupKind(), Name: s.Object.Name},

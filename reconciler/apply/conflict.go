@@ -139,11 +139,12 @@ func (p *Pass) failContested(key outcome.Key, conflicts []outcome.Conflict, wait
 // it was last looked at, or that was only just.
 func (p *Pass) fought(r *request) bool {
 	c, known := p.memory.contests[r.key]
-	if !known || r.live == nil || c.hash != r.hash || c.uid != r.live.GetUID() {
+	if !known || c.hash != r.hash || r.live != nil && c.uid != r.live.GetUID() {
 		return false
 	}
 	wait := c.until.Sub(p.now())
-	if r.live.GetResourceVersion() != c.rv {
+	// One whose labels are fought over is not in the cache.
+	if r.live == nil || r.live.GetResourceVersion() != c.rv {
 		wait = min(wait, c.probed.Add(probePeriod).Sub(p.now()))
 	}
 	if wait <= 0 {

@@ -44,6 +44,15 @@ func (p *Plan) roll(s *snapshot.Cluster) {
 	}
 }
 
+// Template tells the plan the hash of the pod template that it renders to. While the StatefulSet has another one, no pod is
+// restarted for that: it would be made from a template that is about to change, or that somebody has forged.
+func (p *Plan) Template(s *snapshot.Cluster, hash string) {
+	p.TemplateHash = hash
+	if s.StatefulSet != nil && s.StatefulSet.Spec.Template.Annotations[naming.AnnotationTemplateHash] != hash {
+		p.Restart = nil
+	}
+}
+
 // rollOrder is the order in which instances are restarted: those that do not serve, other replicas from the highest
 // ordinal, the primary.
 func rollOrder(s *snapshot.Cluster) []snapshot.Instance {

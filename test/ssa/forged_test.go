@@ -57,6 +57,20 @@ func TestForgedAnnotations(t *testing.T) {
 			t.Errorf("%+v, %v", live.Status, err)
 		}
 	})
+	t.Run("of a StatefulSet's pods, about their template", func(t *testing.T) {
+		for i := range 5 {
+			set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: c.Name}}
+			forged := fmt.Sprint("forged-", i)
+			edit(t, set, func() { set.Spec.Template.Annotations[naming.AnnotationTemplateHash] = forged })
+			controlplane.Eventually(t, func(ctx context.Context) error {
+				now, err := get(ctx, namespace, c.Name, &appsv1.StatefulSet{})
+				if err == nil && now.Spec.Template.Annotations[naming.AnnotationTemplateHash] == forged && i < 3 {
+					return fmt.Errorf("%s is still there", forged)
+				}
+				return err
+			})
+		}
+	})
 	t.Run("of a pod, with what no status takes", func(t *testing.T) {
 		w.With(func() { w.Frozen = true }) // No agent puts its report right.
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders-1"}}

@@ -49,6 +49,9 @@ var (
 	conflictSubresource = regexp.MustCompile(`with subresource "([^"]*)"`)
 )
 
+// unnamedManager stands for one that the server does not name.
+const unnamedManager = "unknown"
+
 // Conflicts lists the fields and managers that a conflict names, sorted.
 func Conflicts(err error) []outcome.Conflict {
 	var status apierrors.APIStatus
@@ -60,7 +63,7 @@ func Conflicts(err error) []outcome.Conflict {
 		if cause.Type != metav1.CauseTypeFieldManagerConflict {
 			continue
 		}
-		conflict := outcome.Conflict{Manager: "unknown", Path: cause.Field}
+		conflict := outcome.Conflict{Manager: unnamedManager, Path: cause.Field}
 		if match := conflictManager.FindStringSubmatch(cause.Message); match != nil {
 			if name, unquoted := strconv.Unquote(match[1]); unquoted == nil {
 				conflict.Manager = name

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,7 +27,7 @@ func (p *Pass) rewrite(ctx context.Context, r *request) bool {
 	if path == nil || r.uid == "" {
 		return false
 	}
-	taken := []outcome.Conflict{{Manager: "unknown", Path: "." + strings.Join(path, ".")}}
+	taken := []outcome.Conflict{{Manager: unnamedManager, Path: "." + strings.Join(path, ".")}}
 	if fought, _ := p.memory.contested(r.key, taken, p.now()); len(fought) > 0 {
 		return false
 	}
@@ -36,12 +35,8 @@ func (p *Pass) rewrite(ctx context.Context, r *request) bool {
 	if err != nil {
 		return false
 	}
-	target := &metav1.PartialObjectMetadata{}
-	target.SetGroupVersionKind(r.key.WithVersion("v1"))
-	target.SetNamespace(p.owner.Namespace)
-	target.SetName(r.key.Name)
 	p.Result.Calls++
-	if err := p.writer.Patch(ctx, target, client.RawPatch(types.JSONPatchType, patch), p.manager); err != nil {
+	if err := p.writer.Patch(ctx, p.child(r.key), client.RawPatch(types.JSONPatchType, patch), p.manager); err != nil {
 		return false
 	}
 	p.memory.record(r.key, taken, p.now())

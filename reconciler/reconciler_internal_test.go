@@ -274,11 +274,25 @@ func statefulSet(generation string) *appsv1.StatefulSet {
 	}}
 }
 
+// renderedHash is that of the pod template of a bed's cluster.
+func renderedHash(t *testing.T) (hash string) {
+	t.Helper()
+	b := newBed(nil)
+	b.objects = func(s *snapshot.Cluster, plan decide.Plan, config render.Config) ([]runtime.ApplyConfiguration, error) {
+		hash = plan.TemplateHash
+		return render.Objects(s, plan, config)
+	}
+	b.pass(t)
+	return hash
+}
+
 // TestADeletedPodIsNotSeenAgain: until the cache shows the end of a pod that the operator deleted, what it shows of the
 // cluster is not so any more.
 func TestADeletedPodIsNotSeenAgain(t *testing.T) {
+	hash := renderedHash(t)
 	b := newBed(nil)
 	b.shelf.set = statefulSet("4")
+	b.shelf.set.Spec.Template.Annotations = map[string]string{naming.AnnotationTemplateHash: hash}
 	pod := func(change func(*corev1.Pod)) {
 		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Name: "db-0", Namespace: "ns", UID: "pod", ResourceVersion: "1",
@@ -294,7 +308,7 @@ func TestADeletedPodIsNotSeenAgain(t *testing.T) {
 		t.Fatalf("%d pods were deleted", b.shelf.deleted)
 	}
 	// The template is as it was when the pod was made, and the pod is still shown.
-	pod(func(p *corev1.Pod) { p.Annotations[naming.AnnotationTemplateHash] = "" })
+	pod(func(p *corev1.Pod) { p.Annotations[naming.AnnotationTemplateHash] = hash })
 	b.shelf.status = nil
 	if wait := b.pass(t).RequeueAfter; wait <= 0 || b.shelf.status != nil {
 		t.Errorf("the status was written from a cache that is behind; looks again after %s", wait)

@@ -151,6 +151,11 @@ type PostgresClusterSpec struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:XValidation:rule="!has(self.operator) || self.operator in ['', 'Equal', 'Exists', 'Gt', 'Lt']",fieldPath=".operator",message="must be Equal, Exists, Gt or Lt"
+	// +kubebuilder:validation:items:XValidation:rule="has(self.key) && self.key != '' || has(self.operator) && self.operator == 'Exists'",fieldPath=".operator",message="must be Exists when key is empty: it then tolerates every taint"
+	// +kubebuilder:validation:items:XValidation:rule="!has(self.value) || self.value == '' || !has(self.operator) || self.operator != 'Exists'",fieldPath=".value",message="must be empty when operator is Exists"
+	// +kubebuilder:validation:items:XValidation:rule="!has(self.effect) || self.effect in ['', 'NoExecute', 'NoSchedule', 'PreferNoSchedule']",fieldPath=".effect",message="must be NoExecute, NoSchedule or PreferNoSchedule, or left out for all of them"
+	// +kubebuilder:validation:items:XValidation:rule="!has(self.tolerationSeconds) || has(self.effect) && self.effect == 'NoExecute'",fieldPath=".effect",message="must be NoExecute when tolerationSeconds is set"
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 
 	// topologySpreadConstraints of the instances' pods.
@@ -160,6 +165,12 @@ type PostgresClusterSpec struct {
 	// +listMapKey=topologyKey
 	// +listMapKey=whenUnsatisfiable
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:XValidation:rule="self.maxSkew >= 1",fieldPath=".maxSkew",message="must be greater than zero"
+	// +kubebuilder:validation:items:XValidation:rule="self.whenUnsatisfiable in ['DoNotSchedule', 'ScheduleAnyway']",fieldPath=".whenUnsatisfiable",message="must be DoNotSchedule or ScheduleAnyway"
+	// +kubebuilder:validation:items:XValidation:rule="!has(self.minDomains) || self.minDomains >= 1",fieldPath=".minDomains",message="must be greater than zero"
+	// +kubebuilder:validation:items:XValidation:rule="!has(self.minDomains) || self.whenUnsatisfiable != 'ScheduleAnyway'",fieldPath=".minDomains",message="can only be set when whenUnsatisfiable is DoNotSchedule"
+	// +kubebuilder:validation:items:XValidation:rule="!has(self.nodeAffinityPolicy) || self.nodeAffinityPolicy in ['Honor', 'Ignore']",fieldPath=".nodeAffinityPolicy",message="must be Honor or Ignore"
+	// +kubebuilder:validation:items:XValidation:rule="!has(self.nodeTaintsPolicy) || self.nodeTaintsPolicy in ['Honor', 'Ignore']",fieldPath=".nodeTaintsPolicy",message="must be Honor or Ignore"
 	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
 
 	// nodeSelector restricts the instances to nodes with these labels.

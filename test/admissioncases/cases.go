@@ -275,15 +275,22 @@ var All = map[string]Case{
 		Refused: []string{
 			"spec.tolerations[0].operator", "spec.tolerations[1].operator", "spec.tolerations[2].value",
 			"spec.tolerations[3].effect", "spec.tolerations[4].effect",
-		}, NotInSchema: true,
+		}, Says: "must be Exists when key is empty",
 	},
 	"spread": {New: `{replicas: 3, topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]}`},
 	"spread invalid": {
-		New: `{topologySpreadConstraints: [{maxSkew: 0, topologyKey: "a b", whenUnsatisfiable: Maybe}]}`,
+		New: `{topologySpreadConstraints: [{maxSkew: 0, topologyKey: zone, whenUnsatisfiable: Maybe}, ` +
+			`{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway, minDomains: 2}, ` +
+			`{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, minDomains: 0, nodeAffinityPolicy: Never, nodeTaintsPolicy: Never}]}`,
 		Refused: []string{
-			"spec.topologySpreadConstraints[0].maxSkew", "spec.topologySpreadConstraints[0].topologyKey",
-			"spec.topologySpreadConstraints[0].whenUnsatisfiable",
-		}, NotInSchema: true,
+			"spec.topologySpreadConstraints[0].maxSkew", "spec.topologySpreadConstraints[0].whenUnsatisfiable",
+			"spec.topologySpreadConstraints[1].minDomains", "spec.topologySpreadConstraints[2].minDomains",
+			"spec.topologySpreadConstraints[2].nodeAffinityPolicy", "spec.topologySpreadConstraints[2].nodeTaintsPolicy",
+		},
+	},
+	"spread over no label": {
+		New:     `{topologySpreadConstraints: [{maxSkew: 1, topologyKey: "a b", whenUnsatisfiable: DoNotSchedule}]}`,
+		Refused: []string{"spec.topologySpreadConstraints[0].topologyKey"}, NotInSchema: true,
 	},
 	"affinity": {New: `{replicas: 3, affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname}]}}}`},
 	"affinity invalid": {

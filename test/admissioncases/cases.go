@@ -187,11 +187,19 @@ var All = map[string]Case{
 		Refused: []string{"spec.resources.limits[vendor.example.com/device]"}, NotInSchema: true,
 	},
 
-	"parameter":         {New: `{replicas: 3, parameters: {work_mem: 8MB, pg_stat_statements.max: "10000"}}`},
-	"parameter of ours": {New: `{parameters: {listen_addresses: "*"}}`, Refused: []string{"spec.parameters[listen_addresses]"}, NotInSchema: true},
+	"parameter": {New: `{replicas: 3, parameters: {work_mem: 8MB, pg_stat_statements.max: "10000"}}`},
+	"parameter of ours": {
+		New: `{parameters: {listen_addresses: "*"}}`, Refused: []string{"spec.parameters[listen_addresses]"}, Says: "use a NetworkPolicy",
+	},
+	"parameters that endanger data": {
+		New: `{parameters: {fsync: "off", full_page_writes: "off", archive_command: "true", ssl: "off"}}`,
+		Refused: []string{
+			"spec.parameters[archive_command]", "spec.parameters[fsync]", "spec.parameters[full_page_writes]", "spec.parameters[ssl]",
+		}, Says: "without it a crash loses the database; use synchronous_commit = off",
+	},
 	"parameters wrong": {
-		New:     `{parameters: {fsync: "off", work_mem: lots, "no such": "1"}}`,
-		Refused: []string{"spec.parameters[fsync]", "spec.parameters[no such]", "spec.parameters[work_mem]"}, NotInSchema: true,
+		New:     `{parameters: {Fsync: "off", work_mem: lots, "no such": "1"}}`,
+		Refused: []string{"spec.parameters[Fsync]", "spec.parameters[no such]", "spec.parameters[work_mem]"}, NotInSchema: true,
 	},
 	"parameter unknown": {
 		New: `{version: "17", parameters: {work_men: 8MB}}`, Refused: []string{"spec.parameters[work_men]"},
@@ -224,7 +232,7 @@ var All = map[string]Case{
 	"parameter with restart at first": {New: `{replicas: 3, parameters: {max_connections: "200"}}`},
 	"parameter wrong beside an old wrong one": {
 		Old: `{parameters: {work_mem: 8MB}}`, New: `{parameters: {work_mem: 8MB, port: "1"}}`,
-		Refused: []string{"spec.parameters[port]"}, NotInSchema: true,
+		Refused: []string{"spec.parameters[port]"},
 	},
 
 	"hba": {New: `{replicas: 3, version: "16", hba: [

@@ -141,10 +141,17 @@ func TestRejectionTexts(t *testing.T) {
 * <nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing errors to complete validation
 `,
 		},
-		"settings": {
-			spec: `{parameters: {listen_addresses: "*", work_mem: lots}}`,
+		"settings of the operator's": {
+			spec: `{parameters: {listen_addresses: "*", fsync: "off"}}`,
 			want: `The PostgresCluster "orders-db" is invalid: 
+* spec.parameters[fsync]: Invalid value: cannot be set: without it a crash loses the database; use synchronous_commit = off to trade the last transactions for speed
 * spec.parameters[listen_addresses]: Invalid value: cannot be set: the agent listens where the Services expect it; use a NetworkPolicy to limit who may connect
+`,
+		},
+		"settings": {
+			spec: `{parameters: {cluster_name: shop, work_mem: lots}}`,
+			want: `The PostgresCluster "orders-db" is invalid: 
+* spec.parameters[cluster_name]: Invalid value: cannot be set: it is the instance's name; set application_name in your clients instead
 * spec.parameters[work_mem]: Invalid value: must be a whole number (of kB, unless it ends in one of the units B, kB, MB, GB and TB), not "lots"
 `,
 		},
@@ -226,7 +233,7 @@ func TestWarningsOnAllowAndDeny(t *testing.T) {
 	serveWebhooks(t).Install(t)
 	namespace := plane.Namespace(t)
 	const warning = "Warning: spec.image: an image without tag, or with latest, can change at any restart"
-	if out := apply(t, manifest(namespace, `{replicas: 3, image: postgres, parameters: {port: "1"}}`)); out.Code == 0 ||
+	if out := apply(t, manifest(namespace, `{replicas: 3, image: postgres, parameters: {work_mem: lots}}`)); out.Code == 0 ||
 		!strings.Contains(out.Stderr, warning) {
 		t.Errorf("refused: exit code %d: %s", out.Code, out.Stderr)
 	}

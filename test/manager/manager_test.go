@@ -34,11 +34,11 @@ func TestInstall(t *testing.T) {
 	// The webhook's own answer, and not only the schema's: both mistakes in one.
 	bad := &v1alpha1.PostgresCluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "bad"},
-		Spec:       v1alpha1.PostgresClusterSpec{Parameters: map[string]string{"fsync": "off"}},
+		Spec:       v1alpha1.PostgresClusterSpec{Parameters: map[string]string{"work_mem": "lots"}},
 	}
 	err := plane.Client.Create(t.Context(), bad, client.DryRunAll)
-	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.parameters[fsync]") {
-		t.Fatalf("fsync=off: %v", err)
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.parameters[work_mem]") {
+		t.Fatalf("work_mem=lots: %v", err)
 	}
 }
 

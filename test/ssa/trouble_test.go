@@ -185,8 +185,8 @@ func TestUnknownSettingIsActedUpon(t *testing.T) {
 	c, _, _ := converged(t, 1)
 	edit(t, c, func() { c.Spec.Parameters = map[string]string{"work_men": "8MB"} })
 	awaitReady(t, c)
-	edit(t, c, func() { c.Spec.Parameters["port"] = "1" })
-	stalled(t, c, v1alpha1.ReasonInvalidSpec, "spec.parameters[port]")
+	edit(t, c, func() { c.Spec.Parameters["cluster_name"] = "x" })
+	stalled(t, c, v1alpha1.ReasonInvalidSpec, "spec.parameters[cluster_name]")
 }
 
 func TestTerminatingNamespaceIsLeftAlone(t *testing.T) {

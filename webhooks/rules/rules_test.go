@@ -2,10 +2,13 @@ package rules
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
 	"github.com/acme/pg-operator/apis/v1alpha1"
@@ -245,5 +248,40 @@ func TestSettingsFitIntoOneConfigMap(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestSettingsOfTheCRD: what the CRD says of settings is what the rules say, word for word.
+func TestSettingsOfTheCRD(t *testing.T) {
+	text, err := os.ReadFile("../../config/crd/bases/db.example.com_postgresclusters.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.Unmarshal(text, crd); err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, rule := range crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].XValidations {
+		name, is := strings.CutPrefix(rule.FieldPath, ".parameters['")
+		if name = strings.TrimSuffix(name, "']"); !is {
+			continue
+		}
+		found++
+		if strings.Count(rule.Rule, "'"+name+"'") != 4 {
+			t.Errorf("the rule of %s names something else: %s", name, rule.Rule)
+		}
+		for _, value := range []string{"on", "off", "x"} {
+			errs := ValidateCreate(cluster(t, "", `{version: "17", parameters: {`+name+`: "`+value+`"}}`, "{}"))
+			says := func(e *field.Error) bool {
+				return e.Field == "spec.parameters["+name+"]" && e.Detail == rule.Message
+			}
+			if !slices.ContainsFunc(errs, says) {
+				t.Errorf("%s = %s: the CRD says %q, the rules %v", name, value, rule.Message, errs)
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("the CRD has only %d rules for settings", found)
 	}
 }

@@ -13,6 +13,9 @@ import (
 // with apply.
 //
 // PostgresClusterSpec is what a user wants of a cluster.
+//
+// The settings that would endanger data or let somebody in are refused here too, so that no webhook is needed for it; all
+// others are checked by the operator, which knows them. A test compares the texts.
 type PostgresClusterSpecApplyConfiguration struct {
 	// replicas is the number of instances, the primary included: 1 to 5.
 	Replicas *int32 `json:"replicas,omitempty"`

@@ -188,6 +188,8 @@ func (p *ControlPlane) configureServers(opts Options) error {
 		return err
 	}
 	etcd.Configure().Append("unsafe-no-fsync", "true")
+	// Each cluster takes three addresses, and nobody gives them back before the server ends: envtest's 254 are too few.
+	server.Configure().Set("service-cluster-ip-range", "10.96.0.0/16")
 	for flag, value := range opts.APIServerFlags {
 		server.Configure().Set(flag, value)
 	}

@@ -31,8 +31,6 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	os.Exit(controlplane.Main(m, &plane, controlplane.Options{
-		// Some hundreds of clusters have Services side by side.
-		APIServerFlags: map[string]string{"service-cluster-ip-range": "10.0.0.0/16"},
 		Afterwards: func(p *controlplane.ControlPlane) error {
 			return audit.Check(p.AuditLog(), time.Time{}, audit.Operator)
 		},

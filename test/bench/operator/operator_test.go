@@ -33,11 +33,7 @@ const (
 // BenchmarkHundredClusters starts the real binary and creates PostgresClusters:
 // its memory, and the requests it sends.
 func BenchmarkHundredClusters(b *testing.B) {
-	plane, err := controlplane.Start(controlplane.Options{
-		CertManager: true,
-		// Three Services with an address for each cluster: more than the test server's own range has.
-		APIServerFlags: map[string]string{"service-cluster-ip-range": "10.96.0.0/16"},
-	})
+	plane, err := controlplane.Start(controlplane.Options{CertManager: true})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -26,9 +26,7 @@ const many = 500
 // BenchmarkRestart restarts the operator over many clusters at rest. One was edited while no operator ran, another is
 // edited while the backlog is worked off: both come before it. Nothing else changes.
 func BenchmarkRestart(b *testing.B) {
-	plane, err := controlplane.Start(controlplane.Options{
-		APIServerFlags: map[string]string{"service-cluster-ip-range": "10.96.0.0/16"},
-	})
+	plane, err := controlplane.Start(controlplane.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -171,7 +171,7 @@ func TestStatefulSetOfCreateOrUpdate(t *testing.T) {
 	t.Parallel()
 	c, _, o := converged(t, 1)
 	o.stop()
-	pods := podUIDs(t, c)
+	made := podUIDs(t, c)
 	old, err := get(t.Context(), c.Namespace, c.Name, &appsv1.StatefulSet{})
 	if err != nil {
 		t.Fatal(err)
@@ -191,6 +191,15 @@ func TestStatefulSetOfCreateOrUpdate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// Its pod is made from the template that it has.
+	remove(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "orders-0", UID: made["orders-0"]}})
+	var pods map[string]types.UID
+	controlplane.Eventually(t, func(context.Context) error {
+		if pods = podUIDs(t, c); pods["orders-0"] == "" || pods["orders-0"] == made["orders-0"] {
+			return errors.New("the pod has not been made anew")
+		}
+		return nil
+	})
 	startOperator(t, c.Namespace)
 	controlplane.Eventually(t, func(ctx context.Context) error {
 		set, err := get(ctx, c.Namespace, c.Name, &appsv1.StatefulSet{})

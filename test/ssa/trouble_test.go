@@ -101,6 +101,10 @@ func TestRefusedPods(t *testing.T) {
 				set, err = get(ctx, namespace, c.Name, &appsv1.StatefulSet{})
 				return err
 			})
+			set.Status.ObservedGeneration = set.Generation // As its controller does, whether or not it can make pods.
+			if err := plane.Client.Status().Update(t.Context(), set); err != nil {
+				t.Fatal(err)
+			}
 			create(t, &corev1.Event{
 				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders.1"},
 				InvolvedObject: corev1.ObjectReference{

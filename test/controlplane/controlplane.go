@@ -80,6 +80,21 @@ type ControlPlane struct {
 	audit       audit
 }
 
+// During starts a control plane that ends with a test or benchmark.
+func During(t testing.TB, opts Options) *ControlPlane {
+	t.Helper()
+	plane, err := Start(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := plane.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return plane
+}
+
 // startTimeout is ample for a kube-apiserver on a busy machine with two cores.
 const startTimeout = 2 * time.Minute
 

@@ -115,12 +115,8 @@ func forgedPod(namespace string, names naming.Cluster, ordinal int32, report str
 // name that ours needs.
 func TestKeysOfItemsThatOthersChange(t *testing.T) {
 	t.Parallel()
-	namespace := plane.Namespace(t)
-	world.Start(t, plane, namespace)
-	startOperator(t, namespace)
-	c := cluster(namespace, "orders", 2)
-	create(t, c)
-	awaitReady(t, c)
+	c, _, _ := converged(t, 2)
+	namespace := c.Namespace
 	uids := podUIDs(t, c)
 
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders-ro"}}

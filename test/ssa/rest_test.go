@@ -17,7 +17,6 @@ import (
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/apis/v1alpha1"
 	"github.com/acme/pg-operator/test/controlplane"
-	"github.com/acme/pg-operator/test/world"
 )
 
 // requests are the operator's requests about a namespace so far, but for watches.
@@ -98,12 +97,8 @@ func touch(t testing.TB, namespace, instance string, what any) {
 // there is asked once before anything is made (1), whether a pod and a volume would be taken is asked by dry runs (2), and
 // what data there is, once it is known, goes to the volumes (3) and to the agents (1).
 func TestConvergesWithFewCalls(t *testing.T) {
-	namespace := plane.Namespace(t)
-	world.Start(t, plane, namespace)
-	startOperator(t, namespace)
-	c := cluster(namespace, "orders", 3)
-	create(t, c)
-	awaitReady(t, c)
+	c, _, _ := converged(t, 3)
+	namespace := c.Namespace
 	calls := requests(t, namespace)
 	t.Logf("%d calls to converge:\n%s", len(calls), summarise(calls))
 	t.Log(plane.Kubectl(t, "get", "events", "-n", namespace))
@@ -137,12 +132,8 @@ func TestConvergesWithFewCalls(t *testing.T) {
 }
 
 func TestAtRestNothingIsCalledOrChanged(t *testing.T) {
-	namespace := plane.Namespace(t)
-	world.Start(t, plane, namespace)
-	startOperator(t, namespace)
-	c := cluster(namespace, "orders", 2)
-	create(t, c)
-	awaitReady(t, c)
+	c, _, _ := converged(t, 2)
+	namespace := c.Namespace
 	ticker := time.NewTicker(260 * time.Millisecond)
 	defer ticker.Stop()
 	wantAtRest(t, c, func() {
@@ -169,12 +160,8 @@ func quiet(t testing.TB, namespace string) {
 }
 
 func TestEveryChildHasOneOwnerEntry(t *testing.T) {
-	namespace := plane.Namespace(t)
-	world.Start(t, plane, namespace)
-	startOperator(t, namespace)
-	c := cluster(namespace, "orders", 2)
-	create(t, c)
-	awaitReady(t, c)
+	c, _, _ := converged(t, 2)
+	namespace := c.Namespace
 	kinds := map[string]bool{}
 	for _, object := range managed(t, namespace) {
 		kind := fmt.Sprintf("%T", object)

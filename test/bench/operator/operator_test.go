@@ -33,17 +33,9 @@ const (
 // BenchmarkHundredClusters starts the real binary and creates PostgresClusters:
 // its memory, and the requests it sends.
 func BenchmarkHundredClusters(b *testing.B) {
-	plane, err := controlplane.Start(controlplane.Options{CertManager: true})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if stopped := plane.Stop(); stopped != nil {
-			b.Error(stopped)
-		}
-	})
+	plane := controlplane.During(b, controlplane.Options{CertManager: true})
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}
-	if err = plane.Client.Create(b.Context(), namespace); err != nil {
+	if err := plane.Client.Create(b.Context(), namespace); err != nil {
 		b.Fatal(err)
 	}
 	process := start(b, plane, build(b, plane))
@@ -56,11 +48,11 @@ func BenchmarkHundredClusters(b *testing.B) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: fmt.Sprintf("db-%03d", i)},
 			Spec:       v1alpha1.PostgresClusterSpec{Replicas: &replicas, Version: "17", Storage: "1Gi"},
 		}
-		if err = plane.Client.Create(b.Context(), object); err != nil {
+		if err := plane.Client.Create(b.Context(), object); err != nil {
 			b.Fatal(err)
 		}
 	}
-	_, err = localcluster.Wait(b.Context(), waitTimeout, "a StatefulSet per cluster", func(ctx context.Context) (bool, string) {
+	_, err := localcluster.Wait(b.Context(), waitTimeout, "a StatefulSet per cluster", func(ctx context.Context) (bool, string) {
 		sets := &appsv1.StatefulSetList{}
 		listed := plane.Client.List(ctx, sets, client.InNamespace(namespace.Name))
 		return len(sets.Items) == clusters, fmt.Sprintf("%d StatefulSets, %v", len(sets.Items), listed)

@@ -26,15 +26,7 @@ const many = 500
 // BenchmarkRestart restarts the operator over many clusters at rest. One was edited while no operator ran, another is
 // edited while the backlog is worked off: both come before it. Nothing else changes.
 func BenchmarkRestart(b *testing.B) {
-	plane, err := controlplane.Start(controlplane.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if stopped := plane.Stop(); stopped != nil {
-			b.Error(stopped)
-		}
-	})
+	plane := controlplane.During(b, controlplane.Options{})
 	namespace := plane.Namespace(b)
 	w := world.Start(b, plane, namespace)
 	binary := build(b, plane)

@@ -32,15 +32,7 @@ const (
 
 // BenchmarkPasses counts the calls to converge and times passes that find nothing to do.
 func BenchmarkPasses(b *testing.B) {
-	plane, err := controlplane.Start(controlplane.Options{CertManager: true})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if stopped := plane.Stop(); stopped != nil {
-			b.Error(stopped)
-		}
-	})
+	plane := controlplane.During(b, controlplane.Options{CertManager: true})
 	namespace := plane.Namespace(b)
 	world.Start(b, plane, namespace)
 	r := start(b, plane)

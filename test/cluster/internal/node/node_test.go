@@ -2,6 +2,7 @@ package node
 
 import (
 	"encoding/json"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,6 +51,27 @@ func TestEveryNodeHasItsOwnPlaces(t *testing.T) {
 				t.Errorf("%s lacks %q:\n%s", name, want, text)
 			}
 		}
+	}
+}
+
+// TestDeadSockets are told from those that somebody listens on.
+func TestDeadSockets(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"alive", "dead"} {
+		listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, name)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener.SetUnlinkOnClose(false)
+		if name == "dead" {
+			_ = listener.Close()
+		} else {
+			defer func() { _ = listener.Close() }()
+		}
+	}
+	dead, err := deadSockets(dir)
+	if want := []string{filepath.Join(dir, "dead")}; err != nil || !slices.Equal(dead, want) {
+		t.Errorf("%v, %v; want %v", dead, err, want)
 	}
 }
 

@@ -3,9 +3,12 @@ package node
 import (
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/acme/pg-operator/test/cluster/internal/layout"
 )
@@ -60,7 +63,12 @@ func RemoveTraces(node layout.Node) error {
 			traces = append(traces, link)
 		}
 	}
-	for _, file := range traces {
+	// A container that went while containerd was killed has left no address.
+	dead, err := deadSockets(shimSockets)
+	if err != nil {
+		return err
+	}
+	for _, file := range append(traces, dead...) {
 		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -68,6 +76,25 @@ func RemoveTraces(node layout.Node) error {
 	removeEmpty(filepath.Clean(shimSockets), cniResults, filepath.Dir(cniResults), logLinks,
 		devicePlugins, filepath.Dir(devicePlugins))
 	return nil
+}
+
+// deadSockets are those in a directory that nobody listens on: they are of no use to anybody.
+func deadSockets(dir string) ([]string, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		return nil, err
+	}
+	var dead []string
+	for _, name := range names {
+		connection, err := net.DialTimeout("unix", name, time.Second)
+		switch {
+		case err == nil:
+			_ = connection.Close()
+		case errors.Is(err, syscall.ECONNREFUSED):
+			dead = append(dead, name)
+		}
+	}
+	return dead, nil
 }
 
 // ownResults picks the cached results of a network's sandboxes. Those of the

@@ -15,11 +15,6 @@
 // have to exist.
 package contract
 
-import (
-	"encoding/json"
-	"regexp"
-)
-
 // Paths of the probes on naming.PortProbe. They answer yes (200) or no (503).
 const (
 	PathStartup = "/startupz"
@@ -27,6 +22,21 @@ const (
 	PathReady   = "/readyz"
 	// PathStatus on naming.PortAgent is a Status, for the cluster's instances.
 	PathStatus = "/v1/status"
+)
+
+// Paths on naming.PortAgent by which the cluster's agents speak to each other.
+const (
+	// PathVote (POST) asks for a vote.
+	PathVote = "/v1/vote"
+	// PathPromise (POST) asks not to challenge the holder for a while, and to vote for nobody else.
+	PathPromise = "/v1/promise"
+	// PathHint (POST, a Hint) says that the Lease is worth a look now.
+	PathHint = "/v1/hint"
+	// PathHeartbeat (GET) is answered with a Heartbeat; QueryFrom and QueryPromised tell of who asks.
+	PathHeartbeat = "/v1/heartbeat"
+	// QueryFrom is the instance that asks, QueryPromised the last term of which it promised never to stream again.
+	QueryFrom     = "from"
+	QueryPromised = "promised"
 )
 
 // TerminationGraceSeconds is how long the kubelet lets an instance's pod stop, in seconds; the agent ends a little
@@ -59,6 +69,15 @@ type Config struct {
 	SystemID string `json:"systemID,omitempty"`
 	// LeaseDurationSeconds is how long a silent holder keeps the Lease (high-availability.md section 2).
 	LeaseDurationSeconds int32 `json:"leaseDurationSeconds"`
+	// FailoverEnabled lets another member take over from a primary that failed.
+	FailoverEnabled bool `json:"failoverEnabled,omitempty"`
+	// SuspicionMillis is for how many milliseconds nothing may be heard of the primary before a member of a synchronous
+	// quorum challenges it.
+	SuspicionMillis int32 `json:"suspicionMillis,omitempty"`
+	// MaxLagBytes is how much of the log, in bytes, may be lost in a failover without synchronous replication.
+	MaxLagBytes int64 `json:"maxLagBytes,omitempty"`
+	// Synchronous is how commits wait for replicas; nil if they do not.
+	Synchronous *Synchronous `json:"synchronous,omitempty"`
 	// Parameters are all settings of postgresql.conf but those an agent knows better (paths, conninfo).
 	Parameters map[string]string `json:"parameters"`
 	// HBA are the lines of pg_hba.conf.
@@ -69,12 +88,22 @@ type Config struct {
 	Orders []Order `json:"orders,omitempty"`
 }
 
+// Synchronous is how commits wait for replicas.
+type Synchronous struct {
+	// Number of replicas that must have a commit before it is acknowledged.
+	Number int32 `json:"number"`
+	// Required: without as many replicas commits wait, instead of being acknowledged all the same.
+	Required bool `json:"required,omitempty"`
+}
+
 // OrderKind is what an order asks for.
 type OrderKind string
 
 const (
 	// OrderRestart asks an instance to restart PostgreSQL, for settings that need it.
 	OrderRestart OrderKind = "Restart"
+	// OrderSwitchover asks the primary to hand over to the order's target.
+	OrderSwitchover OrderKind = "Switchover"
 )
 
 // Order asks one instance for one thing. It is carried out once; the Report repeats the ID of the last one.
@@ -85,6 +114,8 @@ type Order struct {
 	Instance string `json:"instance"`
 	// Kind of the order.
 	Kind OrderKind `json:"kind"`
+	// Target of a switchover is the instance that is to be the primary.
+	Target string `json:"target,omitempty"`
 }
 
 // Role is the part an instance plays.
@@ -153,24 +184,8 @@ type Report struct {
 	CertificateSerial string `json:"certificateSerial,omitempty"`
 	// LastOrder is the ID of the last order carried out.
 	LastOrder string `json:"lastOrder,omitempty"`
-}
-
-// reportForm are the forms of what an operator acts upon and tells of.
-var reportForm = struct{ state, systemID, version *regexp.Regexp }{
-	regexp.MustCompile(`^[A-Za-z]{0,64}$`), regexp.MustCompile(`^[0-9]{0,20}$`), regexp.MustCompile(`^[0-9.]{0,16}$`),
-}
-
-// ParseReport reads a report; nil when there is none, or when it is not one that an agent would write: anybody who may
-// change a pod's annotations can write another, and one that fits no status would keep the status from being written.
-func ParseReport(text string) *Report {
-	report := &Report{}
-	if text == "" || json.Unmarshal([]byte(text), report) != nil {
-		return nil
-	}
-	if report.Role != "" && report.Role != RolePrimary && report.Role != RoleReplica ||
-		!reportForm.state.MatchString(string(report.State)) || !reportForm.systemID.MatchString(report.SystemID) ||
-		!reportForm.version.MatchString(report.DataVersion) {
-		return nil
-	}
-	return report
+	// Waiting is a reason in CamelCase, such as WaitingForQuorum, why the cluster has no primary; Message tells more.
+	Waiting string `json:"waiting,omitempty"`
+	// LastFailover of the cluster, as the Lease has it.
+	LastFailover *Failover `json:"lastFailover,omitempty"`
 }

@@ -6,6 +6,41 @@ import (
 	"testing"
 )
 
+// TestParseFailover: a failover fits into a status, or the report is none.
+func TestParseFailover(t *testing.T) {
+	whole := `"from":"db-0","to":"db-1","cause":"the agent of db-0 ended","term":3,` +
+		`"detected":"2026-01-02T03:04:05.6Z","promoted":"2026-01-02T03:04:06Z"`
+	tests := map[string]struct {
+		fields string
+		read   bool
+	}{
+		"whole":               {fields: whole + `,"lostBytes":0`, read: true},
+		"of unknown loss":     {fields: whole + `,"lostUnknown":"db-0 was not seen since"`, read: true},
+		"of a first primary":  {fields: `"to":"db-1","cause":"clean","term":1`, read: true},
+		"to nobody":           {fields: `"from":"db-0","cause":"x","term":3`},
+		"to a sentence":       {fields: `"to":"db 1","term":3`},
+		"from a long name":    {fields: `"from":"` + strings.Repeat("x", 64) + `","to":"db-1","term":3`},
+		"of no term":          {fields: `"to":"db-1","term":0`},
+		"of a term below":     {fields: `"to":"db-1","term":-1`},
+		"of a long story":     {fields: whole + `,"lostUnknown":"` + strings.Repeat("x", MaxFailoverText+1) + `"`},
+		"of a coloured story": {fields: `"to":"db-1","term":3,"cause":"\u001b[31mred"`},
+		"of a turned story":   {fields: `"to":"db-1","term":3,"cause":"a\u202eb"`},
+		"in other letters":    {fields: `"to":"db-1","term":3,"cause":"Größe 5 µs"`, read: true},
+		"of less than none":   {fields: whole + `,"lostBytes":-1`},
+		"of too much":         {fields: whole + `,"lostBytes":9223372036854775808`},
+		"before computers":    {fields: `"to":"db-1","term":3,"detected":"0004-01-02T03:04:05Z"`},
+		"after the end":       {fields: `"to":"db-1","term":3,"promoted":"9999-12-31T23:59:59-23:00"`},
+		"at no time":          {fields: `"to":"db-1","term":3,"promoted":"soon"`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if read := ParseReport(`{"state":"Running","lastFailover":{`+test.fields+`}}`) != nil; read != test.read {
+				t.Errorf("read: %v, want %v", read, test.read)
+			}
+		})
+	}
+}
+
 // TestParseReport: what agents write is read, and nothing that would not fit into a status.
 func TestParseReport(t *testing.T) {
 	tests := map[string]struct {
@@ -20,8 +55,11 @@ func TestParseReport(t *testing.T) {
 		"another role":          {text: `{"role":"King","state":"Running"}`},
 		"no state, but a story": {text: `{"state":"` + strings.Repeat("x", 65) + `"}`},
 		"an identifier of more digits than 64 bits have": {text: `{"systemID":"` + strings.Repeat("7", 21) + `"}`},
-		"no identifier": {text: `{"systemID":"x"}`},
-		"no version":    {text: `{"dataVersion":"` + strings.Repeat("9", 17) + `"}`},
+		"no identifier":     {text: `{"systemID":"x"}`},
+		"no version":        {text: `{"dataVersion":"` + strings.Repeat("9", 17) + `"}`},
+		"of a wait":         {text: `{"state":"Waiting","waiting":"WaitingForQuorum"}`, read: true},
+		"a long reason":     {text: `{"waiting":"` + strings.Repeat("x", 65) + `"}`},
+		"a reason in words": {text: `{"waiting":"for db-2"}`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

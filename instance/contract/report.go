@@ -1,0 +1,61 @@
+package contract
+
+import (
+	"encoding/json"
+	"regexp"
+	"time"
+)
+
+// Failover is a change of the primary, planned or not.
+type Failover struct {
+	// From and To are the primaries before and after; From is empty if there was none.
+	From string `json:"from,omitempty"`
+	To   string `json:"to"`
+	// Cause is why, in words.
+	Cause string `json:"cause"`
+	// Term of the Lease that began with it.
+	Term int32 `json:"term"`
+	// Detected is when the cause was noticed, Promoted when the new primary took writes.
+	Detected time.Time `json:"detected,omitzero"`
+	Promoted time.Time `json:"promoted,omitzero"`
+	// LostBytes is how much of the log was lost at most, nil if that is not known; LostUnknown says why it is not.
+	LostBytes   *int64 `json:"lostBytes,omitempty"`
+	LostUnknown string `json:"lostUnknown,omitempty"`
+}
+
+// MaxFailoverText is how many characters each of a Failover's texts has at most.
+const MaxFailoverText = 256
+
+// reportForm are the forms of what an operator acts upon and tells of. A text has nothing that a terminal would obey.
+var reportForm = struct{ word, systemID, version, instance, text *regexp.Regexp }{
+	regexp.MustCompile(`^[A-Za-z]{0,64}$`), regexp.MustCompile(`^[0-9]{0,20}$`), regexp.MustCompile(`^[0-9.]{0,16}$`),
+	regexp.MustCompile(`^[a-z0-9.-]{1,63}$`), regexp.MustCompile(`^\PC{0,256}$`),
+}
+
+// ParseReport reads a report; nil when there is none, or when it is not one that an agent would write: anybody who may
+// change a pod's annotations can write another, and one that fits no status would keep the status from being written.
+func ParseReport(text string) *Report {
+	report := &Report{}
+	if text == "" || json.Unmarshal([]byte(text), report) != nil || !report.wellFormed() {
+		return nil
+	}
+	return report
+}
+
+func (r *Report) wellFormed() bool {
+	return (r.Role == "" || r.Role == RolePrimary || r.Role == RoleReplica) &&
+		reportForm.word.MatchString(string(r.State)) && reportForm.word.MatchString(r.Waiting) &&
+		reportForm.systemID.MatchString(r.SystemID) && reportForm.version.MatchString(r.DataVersion) &&
+		(r.LastFailover == nil || r.LastFailover.wellFormed())
+}
+
+func (f *Failover) wellFormed() bool {
+	return (f.From == "" || reportForm.instance.MatchString(f.From)) && reportForm.instance.MatchString(f.To) &&
+		reportForm.text.MatchString(f.Cause) && reportForm.text.MatchString(f.LostUnknown) && f.Term > 0 &&
+		(f.LostBytes == nil || *f.LostBytes >= 0) && plausible(f.Detected) && plausible(f.Promoted)
+}
+
+// plausible tells whether a time, if there is one, can be written into a status.
+func plausible(t time.Time) bool {
+	return t.IsZero() || t.UTC().Year() >= 2000 && t.UTC().Year() < 9999
+}

@@ -18,7 +18,7 @@ func NewCommand() *cobra.Command {
 		Short: "Run inside the pods of a PostgresCluster",
 		Args:  cobra.NoArgs,
 	}
-	command.AddCommand(newInstallCommand(), newRunCommand())
+	command.AddCommand(newInstallCommand(), newRunCommand(), newSentinelCommand())
 	return command
 }
 

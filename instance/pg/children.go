@@ -2,11 +2,13 @@ package pg
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,6 +50,9 @@ func (r *registry) run(cmd *exec.Cmd) error {
 	}
 	return r.wait(cmd)
 }
+
+// RunChild starts a command and waits for its end, as every child of the agent must be.
+func RunChild(cmd *exec.Cmd) error { return children.run(cmd) }
 
 // reap collects the children that ended and that nobody waits for.
 func (r *registry) reap() {
@@ -119,4 +124,27 @@ func working(dir string) []int {
 		}
 	}
 	return pids
+}
+
+// KillWorking kills the processes that work in a data directory, and returns those that it found. They may take a
+// moment to be gone.
+func KillWorking(dir string) ([]int, error) {
+	pids := working(dir)
+	for _, pid := range pids {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+			return pids, fmt.Errorf("cannot kill process %d of PostgreSQL: %w", pid, err)
+		}
+	}
+	return pids, nil
+}
+
+// QuitWorking asks a postmaster to end at once, if it still works in its data directory: process numbers are reused.
+func QuitWorking(dir string, pid int) error {
+	if !slices.Contains(working(dir), pid) {
+		return nil
+	}
+	if err := unix.Kill(pid, unix.SIGQUIT); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("cannot end process %d of PostgreSQL: %w", pid, err)
+	}
+	return nil
 }

@@ -104,6 +104,17 @@ func (p *Process) Ending() string {
 // ReceiverTrouble is the last reason for which a replica could not follow.
 func (p *Process) ReceiverTrouble() string { return p.tail.lastReceiver() }
 
+// Pid is the postmaster's process number.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Clear kills what is left of a postmaster that ended: a session may go on a while, and acknowledge what it commits. It
+// returns when all is gone.
+func (p *Process) Clear(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fencing)
+	defer cancel()
+	return p.server.killRest(ctx)
+}
+
 // Ready tells whether the postmaster accepts connections, by what it writes into its lock file.
 func (p *Process) Ready() bool {
 	content, err := os.ReadFile(filepath.Join(p.server.Volume.PGData(), "postmaster.pid"))
@@ -163,14 +174,9 @@ func (s Server) killRest(ctx context.Context) error {
 	tick := time.NewTicker(polling)
 	defer tick.Stop()
 	for {
-		pids := working(s.Volume.PGData())
-		if len(pids) == 0 {
-			return nil
-		}
-		for _, pid := range pids {
-			if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-				return fmt.Errorf("cannot kill process %d of PostgreSQL: %w", pid, err)
-			}
+		pids, err := KillWorking(s.Volume.PGData())
+		if len(pids) == 0 || err != nil {
+			return err
 		}
 		select {
 		case <-tick.C:

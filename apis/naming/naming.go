@@ -74,6 +74,11 @@ const (
 	AnnotationLeaseWALLSN   = "db.example.com/wal-lsn"
 	AnnotationLeaseMembers  = "db.example.com/members"
 	AnnotationLeaseReleased = "db.example.com/released-lsn"
+	// Who gave the Lease up after all its processes had gone; without it an empty holder was cleared by somebody else.
+	AnnotationLeaseReleasedBy = "db.example.com/released-by"
+	AnnotationLeaseSuccessor  = "db.example.com/successor"
+	AnnotationLeaseSync       = "db.example.com/sync"
+	AnnotationLeaseFailover   = "db.example.com/last-failover"
 )
 
 // Ports and their names.

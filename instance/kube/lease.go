@@ -4,9 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,7 +14,6 @@ import (
 
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/instance/lease"
-	"github.com/acme/pg-operator/postgres"
 )
 
 // ErrConflict tells that somebody else wrote the Lease since it was read.
@@ -41,7 +37,7 @@ func (c *Client) Lease(ctx context.Context) (lease.Lease, error) {
 	if err != nil {
 		return lease.Lease{}, err
 	}
-	return c.lease.keep(object)
+	return c.lease.keep(object), nil
 }
 
 // UpdateLease writes the Lease if it still is as l.Version says, and returns it as written. ErrConflict means that it
@@ -62,18 +58,15 @@ func (c *Client) UpdateLease(ctx context.Context, l lease.Lease, duration time.D
 	if err != nil {
 		return lease.Lease{}, err
 	}
-	return c.lease.keep(written)
+	return c.lease.keep(written), nil
 }
 
-func (s *leaseStore) keep(object *coordinationv1.Lease) (lease.Lease, error) {
-	l, err := decodeLease(object)
-	if err != nil {
-		return lease.Lease{}, err
-	}
+func (s *leaseStore) keep(object *coordinationv1.Lease) lease.Lease {
+	l := decodeLease(object)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = object
-	return l, nil
+	return l
 }
 
 // patch has the resourceVersion of the object that it belongs to: the API server refuses it for any other.
@@ -90,68 +83,12 @@ func (s *leaseStore) patch(l lease.Lease, duration time.Duration, now metav1.Mic
 	if s.last.Spec.HolderIdentity == nil || *s.last.Spec.HolderIdentity != l.Holder {
 		spec.AcquireTime = &now
 	}
+	annotations, err := leaseAnnotations(l)
+	if err != nil {
+		return nil, err
+	}
 	return json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": l.Version, "annotations": leaseAnnotations(l)},
+		"metadata": map[string]any{"resourceVersion": l.Version, "annotations": annotations},
 		"spec":     spec,
 	})
-}
-
-// leaseAnnotations are the annotations of a Lease; nil takes one away.
-func leaseAnnotations(l lease.Lease) map[string]any {
-	timeline := ""
-	if l.Timeline != 0 {
-		timeline = strconv.FormatUint(uint64(l.Timeline), 10)
-	}
-	annotations := map[string]any{}
-	for name, value := range map[string]string{
-		naming.AnnotationLeaseSystemID: l.SystemID,
-		naming.AnnotationLeaseTimeline: timeline,
-		naming.AnnotationLeaseWALLSN:   position(l.WALLSN),
-		naming.AnnotationLeaseMembers:  strings.Join(l.Members, ","),
-		naming.AnnotationLeaseReleased: position(l.Released),
-	} {
-		if annotations[name] = value; value == "" {
-			annotations[name] = nil
-		}
-	}
-	return annotations
-}
-
-func position(l postgres.LSN) string {
-	if l == 0 {
-		return ""
-	}
-	return l.String()
-}
-
-func decodeLease(object *coordinationv1.Lease) (lease.Lease, error) {
-	l := lease.Lease{Version: object.ResourceVersion, SystemID: object.Annotations[naming.AnnotationLeaseSystemID]}
-	if object.Spec.HolderIdentity != nil {
-		l.Holder = *object.Spec.HolderIdentity
-	}
-	if object.Spec.LeaseTransitions != nil {
-		l.Term = *object.Spec.LeaseTransitions
-	}
-	if members := object.Annotations[naming.AnnotationLeaseMembers]; members != "" {
-		l.Members = strings.Split(members, ",")
-	}
-	if text := object.Annotations[naming.AnnotationLeaseTimeline]; text != "" {
-		timeline, err := strconv.ParseUint(text, 10, 32)
-		if err != nil {
-			return lease.Lease{}, fmt.Errorf("annotation %s of the Lease: %w", naming.AnnotationLeaseTimeline, err)
-		}
-		l.Timeline = postgres.Timeline(timeline)
-	}
-	for name, lsn := range map[string]*postgres.LSN{
-		naming.AnnotationLeaseWALLSN: &l.WALLSN, naming.AnnotationLeaseReleased: &l.Released,
-	} {
-		if text := object.Annotations[name]; text != "" {
-			parsed, err := postgres.ParseLSN(text)
-			if err != nil {
-				return lease.Lease{}, fmt.Errorf("annotation %s of the Lease: %w", name, err)
-			}
-			*lsn = parsed
-		}
-	}
-	return l, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/acme/pg-operator/postgres"
 )
@@ -25,6 +26,20 @@ type Lease struct {
 	Members []string
 	// Released is where the log ended when the holder stopped cleanly, 0 while it runs.
 	Released postgres.LSN
+	// ReleasedBy is the incarnation that gave the Lease up after all processes of its database had gone, empty while
+	// it is held. An empty holder without it was cleared by somebody else, and the holder may not know yet.
+	ReleasedBy string
+	// Successor is the instance that has everything up to Released, and takes over first; empty if there is none.
+	Successor string
+	// Sync is what commits wait for.
+	Sync Sync
+	// Failover is the last one, nil if there was none.
+	Failover *Failover
+	// Duration is how long a silent holder keeps the Lease; 0 in a new one.
+	Duration time.Duration
+	// Problem says which annotation cannot be understood; what it should say is missing here. Empty if all can. Who
+	// holds the Lease goes on by what it knows itself (Mended), and nobody is elected by a Lease with a problem.
+	Problem string
 	// Version is the object's resourceVersion, for compare-and-swap.
 	Version string
 }
@@ -44,17 +59,40 @@ func Instance(identity string) string {
 // HeldBy is the instance that holds the Lease, empty if none does.
 func (l Lease) HeldBy() string { return Instance(l.Holder) }
 
-// Same tells whether nothing changed on which a verdict depends.
+// Same tells whether nothing changed on which a verdict, an election or a report depends: all but the progress that
+// each renewal notes.
 func (l Lease) Same(other Lease) bool {
-	return l.Holder == other.Holder && l.Term == other.Term && l.SystemID == other.SystemID
+	return l.Holder == other.Holder && l.Term == other.Term && l.SystemID == other.SystemID &&
+		l.Released == other.Released && l.ReleasedBy == other.ReleasedBy && l.Successor == other.Successor &&
+		slices.Equal(l.Members, other.Members) && l.Sync.Equal(other.Sync) && l.Failover.equal(other.Failover) &&
+		l.Duration == other.Duration && l.Problem == other.Problem
 }
 
-// Taken is the Lease as the incarnation identity takes it, in a new term.
+// Taken is the Lease as the incarnation identity takes it, in a new term. What commits wait for stays, because the
+// database that is taken over was written under it.
 func (l Lease) Taken(identity string) Lease {
 	l.Holder = identity
 	l.Term++
-	l.Released = 0
+	l.Released, l.ReleasedBy, l.Successor = 0, "", ""
 	return l
+}
+
+// Yielded is the Lease as its holder gives it up, once all processes of its database have gone. end is where the log
+// ended in good order, 0 if it did not; successor is the instance known to have everything up to there, or empty.
+func (l Lease) Yielded(end postgres.LSN, successor string) Lease {
+	l.ReleasedBy, l.Holder = l.Holder, ""
+	l.Released, l.Successor = end, successor
+	return l
+}
+
+// Mended is the Lease with what could not be understood as its holder knows it, who alone writes it: known is the
+// Lease as the holder last read or wrote it. Another holder's or term's cannot be mended, and stays as it is.
+func (l Lease) Mended(known Lease) Lease {
+	if l.Problem == "" || l.Holder == "" || l.Holder != known.Holder || l.Term != known.Term {
+		return l
+	}
+	known.Version, known.Duration = l.Version, l.Duration
+	return known
 }
 
 // Data is what an instance has on its volume.

@@ -164,6 +164,12 @@ func (k *keeper) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if l.Problem != "" {
+		k.runner.log.Info("The Lease has an annotation that cannot be understood", "problem", l.Problem)
+	}
+	if l.Holder == k.identity {
+		l = l.Mended(k.last)
+	}
 	k.learn(l)
 	return nil
 }

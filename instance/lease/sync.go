@@ -1,0 +1,161 @@
+package lease
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Sync is what commits wait for before they are acknowledged. The zero value is asynchronous: they wait for nobody.
+type Sync struct {
+	// Required: a commit that does not reach its quorum is never acknowledged. Otherwise the quorum is given up when
+	// too few standbys are left, which is written here first.
+	Required bool
+	// InForce are all quorums one of which commits may wait for, at least since the term began; several while they
+	// are being changed. An elected instance must have the commits of each. Empty is asynchronous, Required or not.
+	InForce []Quorum
+}
+
+// Quorum is PostgreSQL's "ANY Number (Standbys)".
+type Quorum struct {
+	Number   int
+	Standbys []string
+}
+
+// Limits of what is read from a Lease, which anybody may have written who has the right to.
+const (
+	maxSyncText = 4096
+	maxQuorums  = 4
+	maxStandbys = 16
+)
+
+var (
+	quorumForm  = regexp.MustCompile(`^ANY ([1-9][0-9]?) \(([a-z0-9.,-]+)\)$`)
+	memberForm  = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+	errSyncSize = fmt.Errorf("is longer than %d bytes", maxSyncText)
+)
+
+// MemberName tells whether name can be an instance's.
+func MemberName(name string) bool { return memberForm.MatchString(name) }
+
+// Synchronous tells whether every commit waits for a standby.
+func (s Sync) Synchronous() bool { return len(s.InForce) > 0 }
+
+// Names tells whether a quorum in force counts the instance.
+func (s Sync) Names(instance string) bool {
+	return slices.ContainsFunc(s.InForce, func(q Quorum) bool { return slices.Contains(q.Standbys, instance) })
+}
+
+// Equal tells whether both say the same, in the same order.
+func (s Sync) Equal(other Sync) bool {
+	return s.Required == other.Required && slices.EqualFunc(s.InForce, other.InForce, Quorum.Equal)
+}
+
+// Equal tells whether both are met by the same sets of standbys.
+func (q Quorum) Equal(other Quorum) bool {
+	return q.Number == other.Number && slices.Equal(sorted(q.Standbys), sorted(other.Standbys))
+}
+
+// String is what PostgreSQL's synchronous_standby_names says, but for quotes around names.
+func (q Quorum) String() string {
+	return fmt.Sprintf("ANY %d (%s)", q.Number, strings.Join(sorted(q.Standbys), ","))
+}
+
+// String is the form that the Lease has, such as "required ANY 1 (db-1,db-2); ANY 1 (db-1)"; empty if asynchronous.
+func (s Sync) String() string {
+	if !s.Synchronous() {
+		return ""
+	}
+	quorums := make([]string, 0, len(s.InForce))
+	for _, q := range s.InForce {
+		quorums = append(quorums, q.String())
+	}
+	mode := "preferred "
+	if s.Required {
+		mode = "required "
+	}
+	return mode + strings.Join(quorums, "; ")
+}
+
+// ParseSync reads what String writes.
+func ParseSync(text string) (Sync, error) {
+	if text == "" {
+		return Sync{}, nil
+	}
+	if len(text) > maxSyncText {
+		return Sync{}, errSyncSize
+	}
+	mode, rest, _ := strings.Cut(text, " ")
+	if mode != "required" && mode != "preferred" {
+		return Sync{}, fmt.Errorf("%.80q does not begin with required or preferred", text)
+	}
+	s := Sync{Required: mode == "required"}
+	for part := range strings.SplitSeq(rest, "; ") {
+		q, err := parseQuorum(part)
+		if err != nil {
+			return Sync{}, err
+		}
+		s.InForce = append(s.InForce, q)
+	}
+	if len(s.InForce) > maxQuorums {
+		return Sync{}, fmt.Errorf("names %d quorums, more than %d", len(s.InForce), maxQuorums)
+	}
+	return s, nil
+}
+
+func parseQuorum(text string) (Quorum, error) {
+	match := quorumForm.FindStringSubmatch(text)
+	if match == nil {
+		return Quorum{}, fmt.Errorf("%.80q is not of the form ANY 1 (name,name)", text)
+	}
+	number, err := strconv.Atoi(match[1])
+	if err != nil {
+		return Quorum{}, err
+	}
+	q := Quorum{Number: number, Standbys: sorted(strings.Split(match[2], ","))}
+	switch {
+	case len(q.Standbys) > maxStandbys:
+		return Quorum{}, fmt.Errorf("%.80q names more than %d standbys", text, maxStandbys)
+	case len(slices.Compact(slices.Clone(q.Standbys))) < len(q.Standbys):
+		return Quorum{}, fmt.Errorf("%.80q names a standby twice", text)
+	case q.Number > len(q.Standbys):
+		return Quorum{}, errors.New("a quorum of more standbys than it names can never be met")
+	case slices.ContainsFunc(q.Standbys, func(name string) bool { return !MemberName(name) }):
+		return Quorum{}, fmt.Errorf("%.80q names something that is no instance", text)
+	}
+	return q, nil
+}
+
+func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
+
+// Failover is the record of one change of the primary, as the one that took over wrote it. It is JSON in the Lease.
+type Failover struct {
+	// From and To are the instances.
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Cause says why, for people.
+	Cause string `json:"cause"`
+	// Term in which To leads.
+	Term int32 `json:"term"`
+	// Detected is when the candidate found out, Promoted when it took writes; zero while it does not yet.
+	Detected time.Time `json:"detected,omitzero"`
+	Promoted time.Time `json:"promoted,omitzero"`
+	// LostBytes is how much log of acknowledged commits may be lost at most; 0 is proven. Nil if it is not known, and
+	// LostUnknown says why.
+	LostBytes   *int64 `json:"lostBytes,omitempty"`
+	LostUnknown string `json:"lostUnknown,omitempty"`
+}
+
+func (f *Failover) equal(other *Failover) bool {
+	if f == nil || other == nil {
+		return f == other
+	}
+	lost := f.LostBytes == other.LostBytes ||
+		f.LostBytes != nil && other.LostBytes != nil && *f.LostBytes == *other.LostBytes
+	return lost && f.From == other.From && f.To == other.To && f.Cause == other.Cause && f.Term == other.Term &&
+		f.Detected.Equal(other.Detected) && f.Promoted.Equal(other.Promoted) && f.LostUnknown == other.LostUnknown
+}

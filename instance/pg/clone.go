@@ -62,6 +62,8 @@ func (v Volume) Clone(ctx context.Context, programs Programs, primary Upstream) 
 	if err := v.makeRoom(); err != nil {
 		return err
 	}
+	// Under the replica's own name it would count as a synchronous one, and acknowledge what it has not.
+	primary.Application += "-clone"
 	err := programs.outputWhileTalking(ctx, cloneSilence, "pg_basebackup", "--progress", "--pgdata="+v.unfinished(), "--dbname="+primary.conninfo(""),
 		"--wal-method=stream", "--slot="+primary.Slot, "--checkpoint=fast", "--no-password", "--no-manifest",
 		// finish writes everything to disk with one call before the directory gets its name.

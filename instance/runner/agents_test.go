@@ -144,6 +144,9 @@ func (s *story) clone(t *testing.T) {
 	if got := s.a.mustSQL("postgres", "SELECT string_agg(slot_name || ' ' || active, ',') FROM pg_replication_slots"); got != "pg_operator_1 true" {
 		t.Errorf("slots %q", got)
 	}
+	eventually(t, 10*time.Second, "the replica has a slot for the primary, which holds no log", func() bool {
+		return s.b.mustSQL("postgres", "SELECT string_agg(slot_name || ' ' || (restart_lsn IS NULL), ',') FROM pg_replication_slots") == "pg_operator_0 true"
+	})
 }
 
 // replicates proves that what is written to the primary arrives at the replica.
@@ -364,10 +367,12 @@ func (s *story) frozen(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	begun := time.Now()
 	s.await(t, 40*time.Second, "the primary says that it lets nobody in", func() bool {
 		p := s.pods[s.a.name]
 		return p.label == "" && p.report.State == contract.StateStarting && strings.Contains(p.report.Message, "not accept connections")
 	})
+	t.Logf("found out after %v", time.Since(begun).Round(time.Millisecond))
 	if code, _, err := s.a.get(s.a.probeURL+contract.PathReady, ""); err != nil || code != 503 {
 		t.Errorf("ready: %d, %v", code, err)
 	}

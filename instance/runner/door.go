@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -13,37 +14,87 @@ import (
 
 // A postmaster that hangs lets the sessions it has go on, but no new one in: only a new connection shows that.
 const (
-	// knockInterval is how often a new connection is tried, knockTimeout how long one may take: to fork and
-	// authenticate takes milliseconds, and a busy machine has a thousand times as long.
-	knockInterval = 3 * time.Second
-	knockTimeout  = 2 * time.Second
+	// knockInterval is how often a new connection is tried where a replica may take over, knockSeldom elsewhere.
+	knockInterval = 500 * time.Millisecond
+	knockSeldom   = 3 * time.Second
+	// knockTimeout is how long one may take: to fork and authenticate takes milliseconds.
+	knockTimeout = time.Second
+	// knockTicks are the parts of that time. A part that the machine gave to others counts once, however long it was:
+	// what the agent did not get, the postmaster may not have got either.
+	knockTicks = 20
 	// closedAfter is how many attempts in a row fail before that is believed.
 	closedAfter = 3
 )
 
-// door tells whether a server lets new sessions in. Its zero value has not tried yet.
+// door tells whether a server lets new sessions in. Its zero value is open.
 type door struct {
-	tried  time.Time
+	mu     sync.Mutex
 	misses int
 	// last is why the last attempt failed.
 	last error
 }
 
-// check tries a new connection if one is due, and fails while the server lets nobody in.
-func (d *door) check(ctx context.Context, knock func(context.Context) error) error {
-	if time.Since(d.tried) >= knockInterval {
-		d.tried = time.Now()
-		limited, cancel := context.WithTimeout(ctx, knockTimeout)
+// watch tries new connections until ctx ends, and tells when the door was found closed, or open again.
+func (d *door) watch(ctx context.Context, interval func() time.Duration, knock func(context.Context) error, changed func()) {
+	timer := time.NewTimer(interval())
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		begun := time.Now()
+		limited, cancel := patient(ctx, knockTimeout)
 		err := knock(limited)
 		cancel()
-		var answer *pgconn.PgError
-		if err == nil || errors.As(err, &answer) {
-			// Also who is told that there are too many sessions was answered by a postmaster that works.
-			d.misses, d.last = 0, nil
-		} else {
-			d.misses, d.last = d.misses+1, err
+		if ctx.Err() != nil {
+			return
 		}
+		if d.note(err) {
+			changed()
+		}
+		timer.Reset(max(0, interval()-time.Since(begun)))
 	}
+}
+
+// patient ends a context after the agent itself has had a time, whatever the clock says.
+func patient(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		tick := time.NewTicker(limit / knockTicks)
+		defer tick.Stop()
+		for range knockTicks {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return ctx, cancel
+}
+
+// note counts an attempt, and tells whether it changed what is believed.
+func (d *door) note(err error) (changed bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	closed := d.misses >= closedAfter
+	var answer *pgconn.PgError
+	if err == nil || errors.As(err, &answer) {
+		// Also who is told that there are too many sessions was answered by a postmaster that works.
+		d.misses, d.last = 0, nil
+	} else {
+		d.misses, d.last = d.misses+1, err
+	}
+	return closed != (d.misses >= closedAfter)
+}
+
+// closed says why the server is taken for one that lets nobody in; nil if it is not.
+func (d *door) closed() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.misses < closedAfter {
 		return nil
 	}
@@ -57,4 +108,31 @@ func (w *serverWatch) knock(ctx context.Context) error {
 		return err
 	}
 	return conn.Close(ctx)
+}
+
+// knocking is how often to try: often where it leads to a failover.
+func (w *serverWatch) knocking() time.Duration {
+	w.runner.mu.Lock()
+	defer w.runner.mu.Unlock()
+	if f := w.runner.facts; f.Server.Replica || f.Config == nil || len(f.Config.Members) < 2 {
+		return knockSeldom
+	}
+	return knockInterval
+}
+
+// doorChanged has what the door tells become facts at once: the watch's own session may hang as well.
+func (w *serverWatch) doorChanged() {
+	if err := w.door.closed(); err != nil {
+		w.runner.notAccepting(w.process, err)
+		return
+	}
+	w.poke()
+}
+
+// poke has the server looked at now.
+func (w *serverWatch) poke() {
+	select {
+	case w.poked <- struct{}{}:
+	default:
+	}
 }

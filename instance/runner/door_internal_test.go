@@ -15,34 +15,52 @@ func TestDoor(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answers []error
 		closed  bool
+		changes int
 	}{
 		"open":                    {answers: []error{nil, nil, nil, nil}},
-		"closed":                  {answers: []error{miss, miss, miss}, closed: true},
+		"closed":                  {answers: []error{miss, miss, miss}, closed: true, changes: 1},
 		"not closed so soon":      {answers: []error{miss, miss}},
 		"misses not in a row":     {answers: []error{miss, miss, nil, miss, miss}},
 		"too many sessions":       {answers: []error{miss, miss, full, full, full}},
-		"opened again":            {answers: []error{miss, miss, miss, miss, nil}},
-		"closed for a long while": {answers: []error{nil, miss, miss, miss, miss, miss}, closed: true},
+		"opened again":            {answers: []error{miss, miss, miss, miss, nil}, changes: 2},
+		"closed for a long while": {answers: []error{nil, miss, miss, miss, miss, miss}, closed: true, changes: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var d door
-				var err error
-				asked := 0
-				for range 3 * len(tc.answers) {
-					err = d.check(t.Context(), func(context.Context) error {
-						asked++
-						return tc.answers[asked-1]
-					})
-					time.Sleep(knockInterval / 3)
-				}
+				ctx, cancel := context.WithCancel(t.Context())
+				asked, changes := 0, 0
+				d.watch(ctx, func() time.Duration { return knockInterval }, func(context.Context) error {
+					if asked++; asked > len(tc.answers) {
+						cancel()
+						return nil
+					}
+					return tc.answers[asked-1]
+				}, func() { changes++ })
+				err := d.closed()
 				if (err != nil) != tc.closed || tc.closed && !errors.Is(err, miss) {
 					t.Errorf("got %v", err)
 				}
-				if asked != len(tc.answers) {
-					t.Errorf("asked %d times in %d intervals", asked, len(tc.answers))
+				if changes != tc.changes {
+					t.Errorf("told of %d changes, want %d", changes, tc.changes)
 				}
 			})
 		})
 	}
+}
+
+// TestDoorHangs measures in fake time how long it takes to believe that nobody answers.
+func TestDoorHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d door
+		ctx, cancel := context.WithCancel(t.Context())
+		begun := time.Now()
+		d.watch(ctx, func() time.Duration { return knockInterval }, func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}, cancel)
+		if took := time.Since(begun); took != knockInterval+closedAfter*knockTimeout || d.closed() == nil {
+			t.Errorf("after %v: %v", took, d.closed())
+		}
+	})
 }

@@ -66,7 +66,7 @@ func (r *Runner) ended(p *pg.Process) (unexpected bool) {
 	r.process = nil
 	old, ending := r.facts.Server, p.Ending()
 	r.facts.Server = agent.Server{LastError: ending}
-	r.observed = pg.Observation{}
+	r.observed, r.standbys = pg.Observation{}, standbys{}
 	defer r.poke()
 	if r.expected {
 		r.facts.Server.LastError = ""
@@ -100,7 +100,7 @@ func (r *Runner) ended(p *pg.Process) (unexpected bool) {
 
 // watchServer keeps the facts about a running server.
 func (r *Runner) watchServer(ctx context.Context, p *pg.Process) {
-	w := serverWatch{runner: r, process: p, quietSince: time.Now()}
+	w := serverWatch{runner: r, process: p, quietSince: time.Now(), poked: make(chan struct{}, 1)}
 	defer func() { w.close(context.WithoutCancel(ctx)) }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -109,6 +109,7 @@ func (r *Runner) watchServer(ctx context.Context, p *pg.Process) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+		case <-w.poked:
 		}
 		timer.Reset(w.look(ctx))
 	}
@@ -126,7 +127,11 @@ type serverWatch struct {
 	receiverSince time.Time
 	// slotsAt is when the slots were last looked at.
 	slotsAt time.Time
+	// poked asks for a look now.
+	poked chan struct{}
+	// door is watched from the first session on.
 	door    door
+	watched bool
 }
 
 func (w *serverWatch) close(ctx context.Context) {
@@ -142,6 +147,7 @@ func (w *serverWatch) look(ctx context.Context) time.Duration {
 		w.starting()
 		return polling
 	}
+	watch := ctx
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
 	observed, err := w.observe(ctx)
@@ -152,8 +158,11 @@ func (w *serverWatch) look(ctx context.Context) time.Duration {
 		}
 		return observeSoon
 	}
-	if err := w.door.check(ctx, w.knock); err != nil {
-		w.runner.notAccepting(w.process, err)
+	if !w.watched {
+		w.watched = true
+		go w.door.watch(watch, w.knocking, w.knock, w.doorChanged)
+	}
+	if w.door.closed() != nil {
 		return observeSlow
 	}
 	return w.learn(ctx, observed)
@@ -194,11 +203,18 @@ func (w *serverWatch) learn(ctx context.Context, o pg.Observation) time.Duration
 		trouble = w.process.ReceiverTrouble()
 	}
 	slotsDue := w.slotsDue(ctx, o)
+	replicas, err := w.lookAtStandbys(ctx, o)
+	if err != nil {
+		w.runner.log.Error(err, "Failed to look at the replicas")
+	}
 	w.runner.updateServer(w.process, func(f *agent.Facts) {
+		if w.door.closed() != nil {
+			return
+		}
 		if !f.Server.Accepting {
 			w.runner.accepted(ctx)
 		}
-		w.runner.observed = o
+		w.runner.observed, w.runner.standbys = o, replicas
 		f.Server.Accepting, f.Server.Recovering, f.Server.Streaming = true, o.Recovering, streaming
 		f.Server.Silent, f.Server.LastError, f.Server.Timeline = silent, trouble, o.Timeline
 		f.ProvisionDue = f.ProvisionDue || slotsDue
@@ -222,24 +238,6 @@ func (w *serverWatch) streaming(o pg.Observation) bool {
 		w.receiver, w.receiverSince = o.Receiver, time.Now()
 	}
 	return o.Receiver != 0 && (o.Heard || time.Since(w.receiverSince) > negotiation)
-}
-
-// slotsInterval is how often a primary looks whether its replication slots are as they should be.
-const slotsInterval = 3 * time.Second
-
-func (w *serverWatch) slotsDue(ctx context.Context, o pg.Observation) bool {
-	if o.Recovering || time.Since(w.slotsAt) < slotsInterval {
-		return false
-	}
-	w.slotsAt = time.Now()
-	w.runner.mu.Lock()
-	slots := w.runner.slots()
-	w.runner.mu.Unlock()
-	due, err := pg.SlotsDue(ctx, w.conn, slots)
-	if err != nil {
-		w.runner.log.Error(err, "Failed to look at the replication slots")
-	}
-	return due
 }
 
 // updateServer changes facts about a postmaster, if it still is the instance's. The main loop is only woken by news.

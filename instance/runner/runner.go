@@ -90,6 +90,8 @@ type Runner struct {
 	expected bool
 	// observed is what the server last said of itself.
 	observed pg.Observation
+	// standbys are the replicas that a primary last had.
+	standbys standbys
 	settings settings
 	// cancelTask ends the running task.
 	cancelTask context.CancelFunc

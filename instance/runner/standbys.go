@@ -1,0 +1,69 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/acme/pg-operator/instance/pg"
+	"github.com/acme/pg-operator/postgres"
+)
+
+// standbys are a primary's replicas as they were at a look.
+type standbys struct {
+	// at is when that was; zero if there was none since the server started.
+	at time.Time
+	// written is how far the primary had written its log.
+	written postgres.LSN
+	all     []pg.Standby
+}
+
+// near are those that stream and lack at most lag bytes of the log, the one with most of it first, among equals the
+// first by name. members are the instances that count.
+func (s standbys) near(lag uint64, members []string) []pg.Standby {
+	var found []pg.Standby
+	for _, standby := range s.all {
+		if standby.Streaming && s.written.BytesAfter(standby.Flushed) <= lag && slices.Contains(members, standby.Instance) {
+			found = append(found, standby)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b pg.Standby) int {
+		return -cmp.Compare(a.Flushed, b.Flushed)
+	})
+	return found
+}
+
+// lookAtStandbys asks a primary for its replicas.
+func (w *serverWatch) lookAtStandbys(ctx context.Context, o pg.Observation) (standbys, error) {
+	if o.Recovering {
+		return standbys{}, nil
+	}
+	all, err := pg.Standbys(ctx, w.conn)
+	return standbys{at: time.Now(), written: o.Written, all: all}, err
+}
+
+// slotsInterval is how often an instance looks whether its replication slots are as they should be.
+const slotsInterval = 3 * time.Second
+
+// slotsDue tells whether a primary has to look after its slots; a replica's are made at once.
+func (w *serverWatch) slotsDue(ctx context.Context, o pg.Observation) bool {
+	if time.Since(w.slotsAt) < slotsInterval {
+		return false
+	}
+	w.slotsAt = time.Now()
+	w.runner.mu.Lock()
+	slots := w.runner.slots()
+	w.runner.mu.Unlock()
+	due := false
+	var err error
+	if o.Recovering {
+		err = pg.ReplicaSlots(ctx, w.conn, slots)
+	} else {
+		due, err = pg.SlotsDue(ctx, w.conn, slots)
+	}
+	if err != nil {
+		w.runner.log.Error(err, "Failed to look after the replication slots")
+	}
+	return due
+}

@@ -38,7 +38,7 @@ var reserved = map[string]string{
 	"hot_standby":                   "replicas always serve reads; leave it out",
 	"wal_log_hints":                 "a former primary is rewound with its help; it stays on, leave it out",
 	"wal_receiver_create_temp_slot": "each replica has a slot of its own; leave it out",
-	"synchronous_standby_names":     "the agents choose synchronous replicas; leave it out",
+	"synchronous_standby_names":     "the agents choose synchronous replicas; set spec.synchronous",
 	"synchronized_standby_slots":    "the agents choose synchronous replicas; leave it out",
 	"fsync":                         "without it a crash loses the database; use synchronous_commit = off to trade the last transactions for speed",
 	"full_page_writes":              "without it a crash can damage pages; use wal_compression = on to write less",

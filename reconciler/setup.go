@@ -62,7 +62,7 @@ func (o *Options) setDefaults() {
 		o.PostgresUID = 999
 	}
 	if o.LeaseDuration == 0 {
-		o.LeaseDuration = 10 * time.Second
+		o.LeaseDuration = v1alpha1.DefaultLeaseDuration
 	}
 	if o.MaxConcurrentReconciles == 0 {
 		o.MaxConcurrentReconciles = 4

@@ -18,6 +18,8 @@ import (
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
 	// Group=db.example.com, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("Failover"):
+		return &apisv1alpha1.FailoverApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("FailoverRecord"):
 		return &apisv1alpha1.FailoverRecordApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("FieldConflict"):
@@ -32,6 +34,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apisv1alpha1.PostgresClusterSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PostgresClusterStatus"):
 		return &apisv1alpha1.PostgresClusterStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SynchronousReplication"):
+		return &apisv1alpha1.SynchronousReplicationApplyConfiguration{}
 
 	}
 	return nil

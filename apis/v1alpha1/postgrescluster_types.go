@@ -100,6 +100,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.parameters) || !('ssl_cert_file' in self.parameters) || oldSelf.hasValue() && has(oldSelf.value().parameters) && 'ssl_cert_file' in oldSelf.value().parameters && oldSelf.value().parameters['ssl_cert_file'] == self.parameters['ssl_cert_file']",optionalOldSelf=true,fieldPath=".parameters['ssl_cert_file']",message="cannot be set: TLS is always on, with the cluster's own certificates; leave it out"
 // +kubebuilder:validation:XValidation:rule="!has(self.parameters) || !('ssl_key_file' in self.parameters) || oldSelf.hasValue() && has(oldSelf.value().parameters) && 'ssl_key_file' in oldSelf.value().parameters && oldSelf.value().parameters['ssl_key_file'] == self.parameters['ssl_key_file']",optionalOldSelf=true,fieldPath=".parameters['ssl_key_file']",message="cannot be set: TLS is always on, with the cluster's own certificates; leave it out"
 // +kubebuilder:validation:XValidation:rule="!has(self.parameters) || !('zero_damaged_pages' in self.parameters) || oldSelf.hasValue() && has(oldSelf.value().parameters) && 'zero_damaged_pages' in oldSelf.value().parameters && oldSelf.value().parameters['zero_damaged_pages'] == self.parameters['zero_damaged_pages']",optionalOldSelf=true,fieldPath=".parameters['zero_damaged_pages']",message="cannot be set: it hides damaged data; ask for a clone of the instance, or restore a backup"
+// +kubebuilder:validation:XValidation:rule="!has(self.synchronous) || !has(self.synchronous.mode) || self.synchronous.mode != 'quorum' || has(self.replicas) && self.replicas > 1 || oldSelf.hasValue() && has(oldSelf.value().synchronous) && oldSelf.value().synchronous == self.synchronous && has(oldSelf.value().replicas) == has(self.replicas) && (!has(self.replicas) || oldSelf.value().replicas == self.replicas)",optionalOldSelf=true,fieldPath=".synchronous.mode",message="cannot be quorum with one instance, which has no replica to confirm commits: set spec.replicas to at least 2, or leave spec.synchronous out"
+// +kubebuilder:validation:XValidation:rule="!has(self.synchronous) || !has(self.synchronous.mode) || self.synchronous.mode != 'quorum' || !has(self.synchronous.number) || !has(self.replicas) || self.replicas <= 1 || self.synchronous.number < self.replicas || oldSelf.hasValue() && has(oldSelf.value().synchronous) && oldSelf.value().synchronous == self.synchronous && has(oldSelf.value().replicas) == has(self.replicas) && (!has(self.replicas) || oldSelf.value().replicas == self.replicas)",optionalOldSelf=true,fieldPath=".synchronous.number",message="must be less than spec.replicas, which counts the primary too",messageExpression="'must be less than spec.replicas, which counts the primary too: at most ' + (self.replicas == 2 ? '1' : self.replicas == 3 ? '2' : self.replicas == 4 ? '3' : '4')"
 type PostgresClusterSpec struct {
 	// replicas is the number of instances, the primary included: 1 to 5.
 	// +optional
@@ -198,6 +200,14 @@ type PostgresClusterSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// synchronous says how many replicas confirm a commit before it is acknowledged; none when omitted.
+	// +optional
+	Synchronous *SynchronousReplication `json:"synchronous,omitempty"`
+
+	// failover says when a replica takes over from a primary that is lost.
+	// +optional
+	Failover *Failover `json:"failover,omitempty"`
 
 	// deletionPolicy says whether the volumes are kept (Retain) or deleted (Delete) with the cluster.
 	// It is obeyed even while spec.paused is set or the spec is invalid.

@@ -74,8 +74,8 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 		"VERSION=IMAGE: image of a major version where a PostgresCluster has none; repeatable. "+
 			"Otherwise docker.io/library/postgres:VERSION.")
 	flags.Int64Var(&o.postgresUID, "postgres-uid", 999, "User and group id that PostgreSQL runs as in its images.")
-	flags.DurationVar(&o.failoverLease, "failover-lease-duration", 10*time.Second,
-		"How long a silent primary keeps its Lease, 5s to 60s; it is renewed three times as often.")
+	flags.DurationVar(&o.failoverLease, "failover-lease-duration", v1alpha1.DefaultLeaseDuration,
+		"How long a silent primary keeps its Lease where spec.failover.leaseDuration is omitted, 5s to 60s.")
 
 	flags.BoolVar(&o.leaderElect, "leader-elect", true,
 		"Reconcile in one of several operators only. Without it, run no more than one.")

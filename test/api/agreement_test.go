@@ -58,6 +58,12 @@ var (
 	}
 	deletionValues = []v1alpha1.DeletionPolicy{"Retain", "Delete", "Keep", ""}
 	upgradeValues  = []v1alpha1.UpgradePolicy{"MinorOnly", "AllowMajor", "Always", ""}
+	modeValues       = []v1alpha1.SynchronousMode{"quorum", "quorum", "quorum", "off", "first", ""}
+	durabilityValues = []v1alpha1.Durability{"", "required", "preferred", "strict"}
+	numberValues     = []*int32{nil, new(int32(1)), new(int32(2)), new(int32(4)), new(int32(0)), new(int32(5))}
+	leaseValues      = []string{"", "5s", "10s", "60s", "4s", "61s", "05s", "1m", "7.5s", "10"}
+	suspicionValues  = []string{"", "500ms", "1500ms", "2.5s", "5s", "10s", "30s", "30.001s", "499ms", "0.5s", "1", "1m", "-1s", "99999s", ".5s"}
+	lagValues        = []string{"", "0Mi", "16Mi", "1024Gi", "1025Gi", "1048576Mi", "1048577Mi", "016Mi", "16M", "1Ti", "-1Mi", "9999999Ki"}
 	// Lengths of lists and maps: few, as many as may be, one too many.
 	parameterCounts, spreadCounts, otherCounts = []int{0, 1, 1, 256, 257}, []int{0, 1, 16, 17}, []int{0, 1, 64, 65}
 )
@@ -80,10 +86,35 @@ func drawSpec(t *rapid.T, label string) v1alpha1.PostgresClusterSpec {
 	}
 	s.Resources.Requests = drawResources(t, label+" requests")
 	s.Resources.Limits = drawResources(t, label+" limits")
+	if rapid.IntRange(0, 2).Draw(t, label+" has availability") == 0 {
+		drawAvailability(t, label, &s)
+	}
 	if rapid.IntRange(0, 3).Draw(t, label+" has lists") == 0 {
 		drawLists(t, label, &s)
 	}
 	return s
+}
+
+// drawAvailability sets what belongs to commits and failovers, mostly beside replicas with which it can be right.
+func drawAvailability(t *rapid.T, label string, s *v1alpha1.PostgresClusterSpec) {
+	if rapid.Bool().Draw(t, label+" some replicas") {
+		s.Replicas = new(rapid.Int32Range(1, 5).Draw(t, label+" replicas again"))
+	}
+	if rapid.Bool().Draw(t, label+" synchronous") {
+		s.Synchronous = &v1alpha1.SynchronousReplication{
+			Mode:       rapid.SampledFrom(modeValues).Draw(t, label+" mode"),
+			Number:     rapid.SampledFrom(numberValues).Draw(t, label+" number"),
+			Durability: rapid.SampledFrom(durabilityValues).Draw(t, label+" durability"),
+		}
+	}
+	if rapid.Bool().Draw(t, label+" failover") {
+		s.Failover = &v1alpha1.Failover{
+			Enabled:       rapid.SampledFrom([]*bool{nil, new(true), new(false)}).Draw(t, label+" enabled"),
+			LeaseDuration: rapid.SampledFrom(leaseValues).Draw(t, label+" lease"),
+			Suspicion:     rapid.SampledFrom(suspicionValues).Draw(t, label+" suspicion"),
+			MaxLag:        rapid.SampledFrom(lagValues).Draw(t, label+" lag"),
+		}
+	}
 }
 
 // drawLists fills one of the lists and maps, of which the schema bounds the length.
@@ -141,6 +172,9 @@ func mutate(t *rapid.T, from, to v1alpha1.PostgresClusterSpec) v1alpha1.Postgres
 		func() { s.Replicas = to.Replicas },
 		func() { s.Replicas = nil },
 		func() { s.Image = to.Image },
+		func() { s.Synchronous = to.Synchronous },
+		func() { s.Failover = to.Failover },
+		func() { s.Failover = mixed(s.Failover, to.Failover) },
 		func() { s.Resources = to.Resources },
 		func() { s.DeletionPolicy, s.UpgradePolicy = to.DeletionPolicy, to.UpgradePolicy },
 		func() { s.DeletionProtection = !s.DeletionProtection },
@@ -154,6 +188,16 @@ func mutate(t *rapid.T, from, to v1alpha1.PostgresClusterSpec) v1alpha1.Postgres
 		rapid.SampledFrom(changes).Draw(t, "change")()
 	}
 	return s
+}
+
+// mixed has the first settings, and the second's allowed lag.
+func mixed(from, to *v1alpha1.Failover) *v1alpha1.Failover {
+	if from == nil || to == nil {
+		return to
+	}
+	both := *from
+	both.MaxLag = to.MaxLag
+	return &both
 }
 
 // pair is an object before, by its number, and after a request; a new object has nothing before.
@@ -201,6 +245,9 @@ func drawOld() *rapid.Generator[v1alpha1.PostgresCluster] {
 		}
 		if c.Spec.UpgradePolicy == "" {
 			c.Spec.UpgradePolicy = v1alpha1.UpgradePolicyMinorOnly
+		}
+		if c.Spec.Synchronous != nil && c.Spec.Synchronous.Mode == "" {
+			c.Spec.Synchronous.Mode = "first" // Even a definition without rules requires one.
 		}
 		c.Status.Version = rapid.SampledFrom([]string{"", "15", "16", "17"}).Draw(rt, "data")
 		c.Status.ProvisionedStorage = rapid.SampledFrom(statusStorage).Draw(rt, "provisioned")

@@ -5,6 +5,8 @@
 package rules
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -88,7 +90,7 @@ func check(old, s *spec) field.ErrorList {
 
 func checkRules(old, s *spec, path *field.Path) field.ErrorList {
 	errs := validateHBA(old, s, path.Child("hba"))
-	for _, r := range specRules {
+	for _, r := range slices.Concat(specRules, availabilityRules) {
 		if old != nil && equality.Semantic.DeepEqual(r.inputs(old), r.inputs(s)) {
 			continue
 		}

@@ -77,11 +77,12 @@ const legacy = `{replicas: 9, version: "15.2", storage: 1Ti, storageClassName: B
 	deletionPolicy: Never, upgradePolicy: Never, resources: {claims: [{name: a}]}, nodeSelector: {"a b": "c"},
 	parameters: {fsync: "off", port: "1", work_men: 8MB, max_connections: "20", superuser_reserved_connections: "20"}, tolerations: [{operator: Is}], affinity: {nodeAffinity: {
 	preferredDuringSchedulingIgnoredDuringExecution: [{weight: 0, preference: {}}]}},
-	topologySpreadConstraints: [{maxSkew: 0, topologyKey: a, whenUnsatisfiable: DoNotSchedule}]}`
+	topologySpreadConstraints: [{maxSkew: 0, topologyKey: a, whenUnsatisfiable: DoNotSchedule}],
+	synchronous: {mode: quorum, number: 9, durability: strict}, failover: {leaseDuration: 5s, suspicion: 9s, maxLag: 1Ti}}`
 
 // TestOnlyChangesAreJudged changes objects that were invalid before.
 func TestOnlyChangesAreJudged(t *testing.T) {
-	if errs := ValidateSpec(&cluster(t, "", legacy, "{}").Spec); len(errs) < 13 {
+	if errs := ValidateSpec(&cluster(t, "", legacy, "{}").Spec); len(errs) < 18 {
 		t.Fatalf("the legacy object breaks only %d rules: %v", len(errs), errs)
 	}
 	tests := map[string]struct {
@@ -91,7 +92,13 @@ func TestOnlyChangesAreJudged(t *testing.T) {
 		"nothing":       {change: func(*v1alpha1.PostgresCluster) {}},
 		"metadata":      {change: func(c *v1alpha1.PostgresCluster) { c.Finalizers = []string{"example.com/x"} }},
 		"another field": {change: func(c *v1alpha1.PostgresCluster) { c.Spec.Paused = true }},
-		"one mended":    {change: func(c *v1alpha1.PostgresCluster) { *c.Spec.Replicas = 3 }},
+		"one mended":    {change: func(c *v1alpha1.PostgresCluster) { c.Spec.DeletionPolicy = "Retain" }},
+		"the number of replicas mended, which another field needs": {
+			change: func(c *v1alpha1.PostgresCluster) { *c.Spec.Replicas = 5 }, want: []string{"spec.synchronous.number"},
+		},
+		"failover mended in part": {
+			change: func(c *v1alpha1.PostgresCluster) { c.Spec.Failover.MaxLag = "1Gi" }, want: []string{"spec.failover.suspicion"},
+		},
 		"one made worse": {
 			change: func(c *v1alpha1.PostgresCluster) { *c.Spec.Replicas = 10 }, want: []string{"spec.replicas"},
 		},

@@ -39,12 +39,13 @@ func warningsOf(s *spec) []string {
 	var warnings []string
 	for _, w := range []string{
 		warnReplicas(s), warnImageTag(s), warnImageVersion(s), warnMemory(s), warnStorageClass(s), warnOneNode(s),
-		warnDeletion(s),
+		warnDeletion(s), warnFailover(s),
 	} {
 		if w != "" {
 			warnings = append(warnings, w)
 		}
 	}
+	warnings = append(warnings, warnSynchronous(s)...)
 	return append(warnings, warnHBA(s)...)
 }
 

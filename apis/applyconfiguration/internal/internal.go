@@ -29,6 +29,23 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: com.github.acme.pg-operator.apis.v1alpha1.DeletionPolicy
   scalar: string
+- name: com.github.acme.pg-operator.apis.v1alpha1.Durability
+  scalar: string
+- name: com.github.acme.pg-operator.apis.v1alpha1.Failover
+  map:
+    fields:
+    - name: enabled
+      type:
+        scalar: boolean
+    - name: leaseDuration
+      type:
+        scalar: string
+    - name: maxLag
+      type:
+        scalar: string
+    - name: suspicion
+      type:
+        scalar: string
 - name: com.github.acme.pg-operator.apis.v1alpha1.FailoverRecord
   map:
     fields:
@@ -134,6 +151,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: deletionProtection
       type:
         scalar: boolean
+    - name: failover
+      type:
+        namedType: com.github.acme.pg-operator.apis.v1alpha1.Failover
     - name: hba
       type:
         list:
@@ -169,6 +189,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: storageClassName
       type:
         scalar: string
+    - name: synchronous
+      type:
+        namedType: com.github.acme.pg-operator.apis.v1alpha1.SynchronousReplication
     - name: tolerations
       type:
         list:
@@ -256,6 +279,20 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: version
       type:
         scalar: string
+- name: com.github.acme.pg-operator.apis.v1alpha1.SynchronousMode
+  scalar: string
+- name: com.github.acme.pg-operator.apis.v1alpha1.SynchronousReplication
+  map:
+    fields:
+    - name: durability
+      type:
+        namedType: com.github.acme.pg-operator.apis.v1alpha1.Durability
+    - name: mode
+      type:
+        namedType: com.github.acme.pg-operator.apis.v1alpha1.SynchronousMode
+    - name: number
+      type:
+        scalar: numeric
 - name: com.github.acme.pg-operator.apis.v1alpha1.UpgradePolicy
   scalar: string
 - name: io.k8s.api.core.v1.Affinity

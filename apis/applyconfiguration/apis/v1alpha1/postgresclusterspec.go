@@ -49,6 +49,10 @@ type PostgresClusterSpecApplyConfiguration struct {
 	TopologySpreadConstraints []v1.TopologySpreadConstraintApplyConfiguration `json:"topologySpreadConstraints,omitempty"`
 	// nodeSelector restricts the instances to nodes with these labels.
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// synchronous says how many replicas confirm a commit before it is acknowledged; none when omitted.
+	Synchronous *SynchronousReplicationApplyConfiguration `json:"synchronous,omitempty"`
+	// failover says when a replica takes over from a primary that is lost.
+	Failover *FailoverApplyConfiguration `json:"failover,omitempty"`
 	// deletionPolicy says whether the volumes are kept (Retain) or deleted (Delete) with the cluster.
 	// It is obeyed even while spec.paused is set or the spec is invalid.
 	DeletionPolicy *apisv1alpha1.DeletionPolicy `json:"deletionPolicy,omitempty"`
@@ -183,6 +187,22 @@ func (b *PostgresClusterSpecApplyConfiguration) WithNodeSelector(entries map[str
 	for k, v := range entries {
 		b.NodeSelector[k] = v
 	}
+	return b
+}
+
+// WithSynchronous sets the Synchronous field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Synchronous field is set to the value of the last call.
+func (b *PostgresClusterSpecApplyConfiguration) WithSynchronous(value *SynchronousReplicationApplyConfiguration) *PostgresClusterSpecApplyConfiguration {
+	b.Synchronous = value
+	return b
+}
+
+// WithFailover sets the Failover field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Failover field is set to the value of the last call.
+func (b *PostgresClusterSpecApplyConfiguration) WithFailover(value *FailoverApplyConfiguration) *PostgresClusterSpecApplyConfiguration {
+	b.Failover = value
 	return b
 }
 

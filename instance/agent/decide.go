@@ -28,6 +28,8 @@ func Decide(f Facts) Decision {
 		return f.take(reason)
 	case lease.Hold:
 		return f.lead()
+	case lease.Elect:
+		return f.elect(reason)
 	case lease.Follow:
 		return f.follow(f.Lease.HeldBy())
 	default:
@@ -41,6 +43,7 @@ func (f Facts) leaseFacts() lease.Facts {
 		Name: naming.Cluster(f.Config.Cluster).Lease(), Namespace: f.Config.Namespace,
 		Members: f.Config.Members, SystemID: f.Config.SystemID, Data: f.Data.Data,
 		Running: f.Server.Up, Leading: f.Server.Up && !f.Server.Replica,
+		Failover: f.failover(), Challenged: f.challenged(), LedTerm: f.LedTerm, Unclaimed: f.Unclaimed,
 	}
 }
 
@@ -108,9 +111,13 @@ func (f Facts) lead() Decision {
 	case f.Running != TaskNone && !slices.Contains(leading, f.Running):
 		d.Cancel = true
 		return d
+	case f.elected() && f.Data.Replica:
+		return f.promote(d)
 	case f.Server.Up && (f.Server.Replica || f.Server.Accepting && f.Server.Recovering):
 		d.Message = "holds the Lease, but PostgreSQL runs as a replica"
 		return f.begin(TaskFence, d)
+	case f.unfit() && f.failover():
+		return f.giveAway(d)
 	case !f.Data.Present:
 		return f.bootstrap(d)
 	case f.Data.Torn:
@@ -131,6 +138,7 @@ func (f Facts) lead() Decision {
 // leading are the tasks that a primary may be at.
 var leading = []Task{
 	TaskTake, TaskBootstrap, TaskStartPrimary, TaskProvision, TaskConfigure, TaskRestart, TaskStop, TaskFence,
+	TaskElect, TaskPromote, TaskRelease, TaskStartReplica,
 }
 
 func (f Facts) bootstrap(d Decision) Decision {
@@ -179,6 +187,9 @@ func (f Facts) wait(reason string) Decision {
 	if f.Server.Up && !f.Server.Replica {
 		return f.begin(TaskFence, Decision{State: contract.StateWaiting, Message: reason})
 	}
+	if f.Data.Replica && f.failover() && (f.Lease.Holder == "" || f.Lease.HeldBy() == f.Self) && f.LeaseKnown {
+		return f.stand(Decision{State: contract.StateWaiting, Message: reason, Role: f.role()})
+	}
 	return f.rest(contract.StateWaiting, reason)
 }
 
@@ -188,6 +199,9 @@ func (f Facts) yield(reason string) Decision {
 	d := Decision{State: contract.StateWaiting, Message: reason}
 	if f.Server.Up {
 		return f.begin(TaskFence, d)
+	}
+	if f.failover() && f.Lease.Holder == lease.Identity(f.Self, f.Incarnation) {
+		return f.begin(TaskRelease, d)
 	}
 	d.Cancel = f.Running != TaskNone && f.Running != TaskFence && f.Running != TaskStop
 	return d
@@ -218,12 +232,15 @@ func (f Facts) begin(task Task, d Decision) Decision {
 	}
 	if f.Running != TaskNone {
 		// Fencing waits for nobody, a new role ends what the old one began, and a question may stay unanswered.
-		d.Cancel = task == TaskFence || task == TaskTake || f.Running == TaskDiagnose
+		d.Cancel = slices.Contains(urgent, task) || f.Running == TaskDiagnose
 		return d
 	}
 	d.Do = task
 	return d
 }
+
+// urgent are the tasks that end others.
+var urgent = []Task{TaskFence, TaskTake, TaskElect, TaskPromote}
 
 func (f Facts) rest(state contract.State, message string) Decision {
 	return Decision{State: state, Message: message, Role: f.role()}

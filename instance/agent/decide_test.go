@@ -150,8 +150,15 @@ func TestDecide(t *testing.T) {
 			change: func(f *agent.Facts) { f.Lease.Holder, f.Server = "db-1_y", agent.Server{} },
 		},
 		"lost the Lease to one that serves": {
-			facts: primaryFacts(), do: agent.TaskStartReplica, state: contract.StateStarting,
+			facts: primaryFacts(), do: agent.TaskDiagnose, state: contract.StateStarting,
 			change: func(f *agent.Facts) { f.Lease.Holder, f.Server, f.Primary.Instance = "db-1_y", agent.Server{}, "db-1" },
+		},
+		"lost the Lease to one that it can follow": {
+			facts: primaryFacts(), do: agent.TaskStartReplica, state: contract.StateStarting,
+			change: func(f *agent.Facts) {
+				f.Lease.Holder, f.Server, f.Primary.Instance = "db-1_y", agent.Server{}, "db-1"
+				f.Diagnosis.Verdict = agent.VerdictStream
+			},
 		},
 		"lost the Lease during a task": {
 			facts: primaryFacts(), cancel: true, state: contract.StateStarting,
@@ -389,6 +396,8 @@ func TestDiagnose(t *testing.T) {
 		"another database":       {own: agent.Position{SystemID: "8", Timeline: 3, At: 10}, want: agent.VerdictForeign, detail: "nothing was changed"},
 		"another and diverged":   {own: agent.Position{SystemID: "8", Timeline: 9, At: 10}, want: agent.VerdictForeign},
 		"slot lost":              {own: agent.Position{SystemID: "7", Timeline: 3, At: 10}, change: func(s *agent.Source) { s.SlotLost = true }, want: agent.VerdictClone, detail: "slot"},
+		"open after the fork":    {own: agent.Position{SystemID: "7", Timeline: 2, At: 10, Open: true}, want: agent.VerdictRewind, detail: "in good order"},
+		"open, same timeline":    {own: agent.Position{SystemID: "7", Timeline: 3, At: 10, Open: true}, want: agent.VerdictStream},
 		"log gone":               {own: agent.Position{SystemID: "7", Timeline: 3, At: 10}, change: func(s *agent.Source) { s.HasLog = false }, want: agent.VerdictClone, detail: "no longer has"},
 		"log gone, but forked":   {own: agent.Position{SystemID: "7", Timeline: 2, At: 600}, change: func(s *agent.Source) { s.HasLog = false }, want: agent.VerdictRewind},
 		"nothing of its own":     {own: agent.Position{SystemID: "7", Timeline: 1}, want: agent.VerdictStream},

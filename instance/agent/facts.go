@@ -39,6 +39,12 @@ const (
 	TaskRestart Task = "Restart"
 	// TaskFence stops PostgreSQL at once, without regard for its clients.
 	TaskFence Task = "Fence"
+	// TaskElect asks the members for their votes, and takes the Lease with them.
+	TaskElect Task = "Elect"
+	// TaskPromote makes the running replica the primary that it was elected to be.
+	TaskPromote Task = "Promote"
+	// TaskRelease gives the Lease away, for another instance to take it.
+	TaskRelease Task = "Release"
 	// TaskExit ends the agent.
 	TaskExit Task = "Exit"
 )
@@ -66,6 +72,16 @@ type Facts struct {
 	LeaseMissing bool
 	// HeldTerm is the last term in which this incarnation held the Lease, 0 if it never did.
 	HeldTerm int32
+	// Challenge of the Lease's holder.
+	Challenge Challenge
+	// Elected is the last term that this incarnation won in an election, 0 if it won none.
+	Elected int32
+	// Promised is the last term whose primary this instance promised never to follow again.
+	Promised int32
+	// LedTerm is the last term in which PostgreSQL took writes on the instance's volume, 0 if that is not known.
+	LedTerm int32
+	// Unclaimed: the Lease has been free for so long that nobody is about to take it.
+	Unclaimed bool
 	// Replaced: another pod took the place of the agent's, or nothing did yet. It is found out by who wants to take the Lease.
 	Replaced bool
 	// Primary is where the -rw EndpointSlice leads.
@@ -88,6 +104,17 @@ type Facts struct {
 	Configured bool
 	// RestartOrder is an order to restart that was not carried out yet, empty if there is none.
 	RestartOrder string
+}
+
+// Challenge tells whether the holder of the Lease may be challenged.
+type Challenge struct {
+	// Due: it may. Reason says why.
+	Due    bool
+	Reason string
+	// Free: the holder may not write any more, as far as its time goes.
+	Free bool
+	// Progress says what an election that goes on waits for.
+	Progress string
 }
 
 // Data is what the volume holds.

@@ -24,6 +24,8 @@ func (f Facts) follow(primary string) Decision {
 	case f.Running != TaskNone && !slices.Contains(following, f.Running):
 		d.Cancel = true
 		return d
+	case f.Promised >= f.Lease.Term && f.failover():
+		return f.stay(d)
 	case !f.Data.Present || f.Data.Torn:
 		return f.clone(d, "the volume has no complete data")
 	case f.Diagnosis.Verdict == VerdictForeign:
@@ -126,6 +128,12 @@ func (f Facts) startReplica(d Decision) Decision {
 			"answers as the primary", d.Follow)
 		return d
 	}
+	if f.Data.Primary() && f.Diagnosis.Verdict == VerdictNone {
+		// It went on after its successor's history left it, or did not: better to know before PostgreSQL starts in vain.
+		d = f.begin(TaskDiagnose, d)
+		d.Message = orElse(d.Message, fmt.Sprintf("asks %s whether the volume's data can follow it", d.Follow))
+		return d
+	}
 	if f.Server.Broken && f.reachable(d.Follow) {
 		d.Message = f.Server.LastError
 		if f.Diagnosis.Verdict == VerdictNone {
@@ -182,6 +190,8 @@ type Position struct {
 	Timeline postgres.Timeline
 	// At is how far the log goes: a primary's flushed, a replica's received and replayed one.
 	At postgres.LSN
+	// Open: the log may go on behind that, because it was a primary's that was not stopped cleanly.
+	Open bool
 }
 
 // Source is what a primary can still offer.
@@ -209,6 +219,9 @@ func Diagnose(own Position, primary Source) Diagnosis {
 	case own.Timeline != primary.Timeline && own.At > fork:
 		return Diagnosis{VerdictRewind, fmt.Sprintf("the volume's log goes on to %s on timeline %d, which the primary left at %s",
 			own.At, own.Timeline, fork)}
+	case own.Timeline != primary.Timeline && own.Open:
+		return Diagnosis{VerdictRewind, fmt.Sprintf("the volume's log was not ended in good order on timeline %d, "+
+			"which the primary left at %s, and may go on behind that", own.Timeline, fork)}
 	case own.Timeline == primary.Timeline && own.At > primary.At:
 		// A replica gets nothing that its primary has not on disk: the primary's volume went back.
 		return Diagnosis{VerdictAhead, fmt.Sprintf("the volume has more log than the primary, to %s against %s on timeline %d: "+

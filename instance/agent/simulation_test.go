@@ -27,6 +27,10 @@ type simulated struct {
 	bootstraps   int
 	// writer is where the newest data is.
 	writer string
+	// expired: the Lease was not renewed for so long that its last holder may not write any more.
+	expired bool
+	// acknowledged is how many commits clients were told of.
+	acknowledged int
 }
 
 type simulatedInstance struct {
@@ -37,10 +41,16 @@ type simulatedInstance struct {
 	astray bool
 	// stubborn: a rewind does not change that.
 	stubborn bool
+	// commits it has.
+	commits int
+	// unlicensed: it may not lead before it renewed the Lease.
+	unlicensed bool
+	// seen is the last term that its volume knows of.
+	seen int32
 }
 
-func newSimulated(count int) *simulated {
-	s := &simulated{config: contract.Config{Version: "17"}}
+func newSimulated(count int, failover bool) *simulated {
+	s := &simulated{config: contract.Config{Version: "17", FailoverEnabled: failover}}
 	for ordinal := range count {
 		s.config.Members = append(s.config.Members, "db-"+strconv.Itoa(ordinal))
 	}
@@ -59,14 +69,16 @@ func (s *simulated) restartAgent(i *simulatedInstance) {
 	config := s.config
 	i.facts = agent.Facts{
 		Self: i.facts.Self, Incarnation: strconv.Itoa(s.incarnations), Data: i.facts.Data, Config: &config,
-		Programs: postgres.ServerVersion{Major: "17", Full: "17.1"},
+		Programs: postgres.ServerVersion{Major: "17", Full: "17.1"}, LedTerm: i.facts.LedTerm,
 	}
 	i.decision = agent.Decision{}
 }
 
 // replacePod makes another pod for an instance, whose agent finds the volume as it was, and leaves the old one running.
 func (s *simulated) replacePod(i *simulatedInstance) {
-	later := &simulatedInstance{facts: agent.Facts{Self: i.facts.Self, Data: i.facts.Data}, astray: i.astray}
+	later := &simulatedInstance{
+		facts: agent.Facts{Self: i.facts.Self, Data: i.facts.Data, LedTerm: i.facts.LedTerm}, astray: i.astray, commits: i.commits, seen: i.seen,
+	}
 	s.restartAgent(later)
 	s.instances[slices.Index(s.instances, i)] = later
 	s.stale = append(s.stale, i)
@@ -84,10 +96,16 @@ func (s *simulated) look(i *simulatedInstance) {
 	config := s.config
 	i.facts.Config = &config
 	i.facts.Lease, i.facts.LeaseKnown = s.lease, true
+	i.seen = max(i.seen, s.lease.Term)
 	if s.lease.Holder == i.identity() {
 		i.facts.HeldTerm = s.lease.Term
+		if i.facts.Data.Primary() {
+			i.facts.LedTerm = s.lease.Term
+		}
 	}
 	i.facts.Primary = s.service
+	i.facts.Challenge = agent.Challenge{Due: s.expired, Free: true, Reason: "the Lease is free"}
+	i.facts.Unclaimed = s.lease.Holder == ""
 }
 
 // observe shows an agent how its server does.
@@ -101,8 +119,18 @@ func (s *simulated) observe(i *simulatedInstance) {
 	server.Streaming = server.Replica && primary != nil && primary.facts.Server.Up && !primary.facts.Server.Replica && !i.astray
 	if server.Streaming {
 		i.facts.Repairs = agent.Repairs{}
+		i.commits = primary.commits
 	}
 	server.Silent = server.Replica && !server.Streaming
+}
+
+// renew shows an agent whether it still holds the Lease.
+func (s *simulated) renew(i *simulatedInstance) {
+	if s.lease.Holder == i.identity() {
+		s.write(s.lease)
+	}
+	s.look(i)
+	i.unlicensed = false
 }
 
 func (s *simulated) find(name string) *simulatedInstance {
@@ -116,10 +144,16 @@ func (s *simulated) find(name string) *simulatedInstance {
 
 // step lets an agent decide, and does at once what it decided; fails makes that fail.
 func (s *simulated) step(t *rapid.T, i *simulatedInstance, fails bool) {
+	if i.unlicensed {
+		s.renew(i)
+	}
 	i.decision = agent.Decide(i.facts)
 	d := i.decision
 	if d.Serve && s.lease.HeldBy() == i.facts.Self && !i.stale {
 		s.service = agent.Endpoint{Instance: i.facts.Self, Address: "10.0.0.1", Port: 5432}
+	}
+	if d.Serve && i.stale {
+		i.facts.Replaced = true // So it is told when it tries.
 	}
 	if d.Do == agent.TaskNone {
 		// Time passes.
@@ -129,8 +163,8 @@ func (s *simulated) step(t *rapid.T, i *simulatedInstance, fails bool) {
 		}
 		return
 	}
-	if d.Do == agent.TaskTake {
-		i.mayTake(t)
+	if d.Do == agent.TaskTake || d.Do == agent.TaskElect {
+		i.mayTake(t, d.Do)
 		// The API server tells whether the pod was replaced.
 		i.facts.Replaced = i.stale
 		fails = fails || i.stale
@@ -148,7 +182,7 @@ func (s *simulated) step(t *rapid.T, i *simulatedInstance, fails bool) {
 }
 
 // mayTake is what must hold of who takes the Lease.
-func (i *simulatedInstance) mayTake(t *rapid.T) {
+func (i *simulatedInstance) mayTake(t *rapid.T, task agent.Task) {
 	f := i.facts
 	if f.Data.Torn {
 		t.Fatalf("%s takes the Lease with torn data", f.Self)
@@ -156,9 +190,58 @@ func (i *simulatedInstance) mayTake(t *rapid.T) {
 	if f.HeldTerm > 0 && f.Lease.HeldBy() == f.Self {
 		t.Fatalf("%s takes the Lease back from a later incarnation", i.identity())
 	}
-	if f.HeldTerm > 0 && f.Lease.Term > f.HeldTerm {
+	if task == agent.TaskTake && f.HeldTerm > 0 && f.Lease.Term > f.HeldTerm {
 		t.Fatalf("%s takes the Lease that another one held since", i.identity())
 	}
+}
+
+// elect holds an election whose evidence is as good as can be: an instance wins if it has every acknowledged commit, and
+// nobody else who could have taken part has more.
+func (s *simulated) elect(i *simulatedInstance) {
+	if !s.expired || i.facts.Data.Torn || !i.facts.Data.Present || i.astray {
+		return
+	}
+	known := s.lease.Term
+	for _, other := range s.instances {
+		known = max(known, other.seen)
+	}
+	if i.commits < s.acknowledged {
+		return
+	}
+	for _, other := range s.instances {
+		if !i.facts.Data.Replica && !other.facts.Data.Replica && i.facts.LedTerm < other.facts.LedTerm {
+			return
+		}
+		if other.facts.Data.Replica && !other.astray && other.commits > i.commits {
+			return
+		}
+	}
+	next := s.lease.Taken(i.identity())
+	next.Term, next.SystemID = known+1, i.facts.Data.SystemID
+	s.config.SystemID = next.SystemID // As the operator learns it.
+	s.write(next)
+	s.writer = i.facts.Self
+	i.facts.Elected = next.Term
+}
+
+// commit has clients write to the primary; with a replica that has the commit, too, it is acknowledged.
+func (s *simulated) commit() {
+	primary := s.find(s.service.Instance)
+	if primary == nil || !primary.writes() || s.lease.Holder != primary.identity() || s.expired {
+		return
+	}
+	primary.commits++
+	for _, i := range s.instances {
+		if s.observe(i); i.facts.Server.Streaming {
+			s.acknowledged = primary.commits
+			return
+		}
+	}
+}
+
+func (i *simulatedInstance) writes() bool {
+	server := i.facts.Server
+	return server.Up && server.Accepting && !server.Recovering && !server.Replica
 }
 
 func (s *simulated) carryOut(t *rapid.T, i *simulatedInstance, d agent.Decision) {
@@ -168,19 +251,41 @@ func (s *simulated) carryOut(t *rapid.T, i *simulatedInstance, d agent.Decision)
 	switch d.Do {
 	case agent.TaskTake:
 		if f.Lease.Version == s.lease.Version {
-			s.write(f.Lease.Taken(i.identity()))
+			next := f.Lease.Taken(i.identity())
+			next.Term = max(next.Term, i.seen+1)
+			s.write(next)
+		}
+		s.look(i)
+	case agent.TaskElect:
+		s.elect(i)
+		s.look(i)
+	case agent.TaskPromote:
+		if i.commits < s.acknowledged && s.lease.Holder == i.identity() {
+			t.Fatalf("%s becomes the primary with %d of %d acknowledged commits", f.Self, i.commits, s.acknowledged)
+		}
+		f.Data.Replica, f.Server.Replica, f.Server.Accepting = false, false, false
+		f.LedTerm, f.Provisioned = f.Lease.Term, false
+		for _, other := range s.instances {
+			other.astray = other.astray || other.commits > i.commits
+		}
+	case agent.TaskRelease:
+		if s.lease.Holder == i.identity() {
+			l := s.lease
+			l.Holder = ""
+			s.write(l)
+			s.expired = true // So the holder says.
 		}
 		s.look(i)
 	case agent.TaskBootstrap:
 		s.bootstraps++
 		f.Data = agent.Data{Known: true, Major: "17", Timeline: 1, Data: lease.Data{Present: true, SystemID: fmt.Sprint(s.bootstraps)}}
-		s.writer = f.Self
+		s.writer, f.LedTerm = f.Self, f.Lease.Term
 	case agent.TaskStartPrimary:
 		if !f.Data.Present || f.Data.Replica || f.Data.Torn {
 			t.Fatalf("%s starts as the primary with %+v", f.Self, f.Data)
 		}
 		f.Server = agent.Server{Up: true, Timeline: 1}
-		f.Provisioned = false
+		f.Provisioned, f.LedTerm = false, f.Lease.Term
 	case agent.TaskStartReplica:
 		if !f.Data.Present || f.Data.Torn {
 			t.Fatalf("%s starts as a replica with %+v", f.Self, f.Data)
@@ -220,6 +325,7 @@ func (s *simulated) carryOut(t *rapid.T, i *simulatedInstance, d agent.Decision)
 		if alive {
 			f.Data = primary.facts.Data
 			f.Data.Replica = true
+			i.commits = primary.commits
 			f.Diagnosis = agent.Diagnosis{}
 			if d.Do == agent.TaskClone {
 				i.astray, i.stubborn = false, false
@@ -237,14 +343,14 @@ func (s *simulated) carryOut(t *rapid.T, i *simulatedInstance, d agent.Decision)
 func (s *simulated) write(l lease.Lease) {
 	s.version++
 	l.Version = strconv.Itoa(s.version)
-	s.lease = l
+	s.lease, s.expired = l, false
 }
 
 // check is what must hold at any time.
 func (s *simulated) check(t *rapid.T) {
 	writers := 0
 	for _, i := range s.instances {
-		if i.facts.Server.Up && i.facts.Server.Accepting && !i.facts.Server.Recovering && !i.facts.Server.Replica {
+		if i.writes() {
 			writers++
 		}
 	}
@@ -260,6 +366,7 @@ func (s *simulated) check(t *rapid.T) {
 func (s *simulated) settle(t *rapid.T) bool {
 	for range 60 {
 		done := true
+		s.expire()
 		for _, i := range s.all() {
 			s.turn(t, i)
 			if i.stale {
@@ -273,6 +380,14 @@ func (s *simulated) settle(t *rapid.T) bool {
 		}
 	}
 	return false
+}
+
+// expire has the Lease's time pass, if its holder does not live any more.
+func (s *simulated) expire() {
+	lives := func(i *simulatedInstance) bool { return i.identity() == s.lease.Holder }
+	if s.lease.Holder != stranger && !slices.ContainsFunc(s.all(), lives) && !slices.ContainsFunc(s.all(), (*simulatedInstance).writes) {
+		s.expired = true
+	}
 }
 
 // turn is what an agent does that is left alone.
@@ -289,7 +404,7 @@ const stranger = "bob"
 // events happen at random; what is named more than once is likelier.
 var events = []string{
 	"turn", "turn", "turn", "step", "step", "step", "look", "look", "observe", "observe", "fail", "fail", "kill", "restart", "wipe",
-	"astray", "stubborn", "settings", "new Lease", "clear Lease", "stranger", "replace pod",
+	"astray", "stubborn", "settings", "new Lease", "clear Lease", "stranger", "replace pod", "expire", "commit", "commit", "commit",
 }
 
 func (s *simulated) happen(t *rapid.T, event string, i *simulatedInstance) {
@@ -308,6 +423,17 @@ func (s *simulated) happen(t *rapid.T, event string, i *simulatedInstance) {
 		i.facts.Server = agent.Server{LastError: "killed"}
 	case "restart":
 		s.restartAgent(i)
+	case "commit":
+		s.commit()
+	case "expire":
+		// The holder's time ends, and with it what it runs.
+		s.expired = s.lease.Holder != stranger
+		for _, i := range s.instances {
+			leads := i.facts.Lease.Holder == i.identity() || i.facts.Server.Up && !i.facts.Server.Replica
+			if s.expired && leads {
+				i.facts.Server, i.unlicensed = agent.Server{LastError: "fenced"}, true
+			}
+		}
 	case "new Lease":
 		// Deleted by somebody, and made again by the operator.
 		s.write(lease.Lease{})
@@ -333,7 +459,7 @@ func (s *simulated) happen(t *rapid.T, event string, i *simulatedInstance) {
 	case "stubborn":
 		i.stubborn = true
 	case "astray":
-		if i.facts.Data.Replica {
+		if i.facts.Data.Replica && s.writer != i.facts.Self {
 			i.astray = true
 		}
 	}
@@ -342,7 +468,7 @@ func (s *simulated) happen(t *rapid.T, event string, i *simulatedInstance) {
 // TestSimulation lets agents and faults alternate at random, and then leaves the agents alone.
 func TestSimulation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := newSimulated(rapid.IntRange(1, 4).Draw(t, "instances"))
+		s := newSimulated(rapid.IntRange(1, 4).Draw(t, "instances"), rapid.Bool().Draw(t, "failover"))
 		if rapid.Bool().Draw(t, "begins well") && !s.settle(t) {
 			t.Fatal("the cluster does not begin")
 		}

@@ -131,6 +131,15 @@ type Facts struct {
 	Data Data
 	// Running: its database runs; it was found to fit when it was started. Leading: it runs as the primary.
 	Running, Leading bool
+
+	// Failover: another member may take the place of a primary that failed.
+	Failover bool
+	// Challenged says why the holder may be challenged, empty if it may not.
+	Challenged string
+	// LedTerm is the last term in which PostgreSQL took writes on this instance's volume, 0 if that is not known.
+	LedTerm int32
+	// Unclaimed: the Lease has been free for so long that nobody else is about to take it.
+	Unclaimed bool
 }
 
 // Verdict is what an instance may do.
@@ -147,6 +156,8 @@ const (
 	Wait Verdict = "Wait"
 	// Yield: a later incarnation has its place; this one may run nothing any more.
 	Yield Verdict = "Yield"
+	// Elect: it may ask the members for their votes, and take the Lease with them.
+	Elect Verdict = "Elect"
 	// Refuse: its data does not fit; nothing may be done with it.
 	Refuse Verdict = "Refuse"
 )
@@ -168,10 +179,15 @@ func Decide(f Facts) (Verdict, string) {
 		// The pod was deleted by force and made again while its node was cut off. Taking the Lease back would go on
 		// for ever.
 		return Yield, "a later incarnation of this instance took the Lease; this one stopped its database and waits for its end"
-	case f.Lease.HeldBy() == f.Self:
+	case f.Lease.HeldBy() == f.Self && f.succeeds():
 		return Take, "an earlier incarnation of this instance holds the Lease"
 	case f.Lease.Holder != "" && len(f.Members) > 0 && !slices.Contains(f.Members, f.Lease.HeldBy()):
 		return Wait, f.strange()
+	case f.Lease.Holder != "" && f.Challenged != "" && f.candidate():
+		return Elect, f.Challenged
+	case f.Lease.HeldBy() == f.Self:
+		return Wait, "an earlier incarnation of this instance holds the Lease, but its data is not on this volume; " +
+			"waits until another instance may take it"
 	case f.Lease.Holder != "":
 		return Follow, f.Lease.HeldBy() + " holds the Lease"
 	default:
@@ -220,35 +236,4 @@ func (f Facts) decideAlone() (Verdict, string) {
 		return Hold, "the API server does not answer, but no other instance exists"
 	}
 	return Wait, "waits for the API server, to learn which instance is the primary"
-}
-
-// decideFree is for a Lease that nobody holds: a new one, one made anew, or one whose holder somebody cleared, which
-// may be long after the database was made. As long as there is no failover, each copy is marked as a replica's before
-// PostgreSQL first starts on it, and a rewind that takes the mark away tears the data: only the instance that led last
-// has a primary's data, and may take the Lease with it. An old incarnation of that instance, which still runs after
-// its pod was replaced, has it too: HeldTerm keeps it from that, or, if the Lease was made anew or it never held it,
-// Replaced, which is found out before the Lease is taken.
-func (f Facts) decideFree() (Verdict, string) {
-	expected := f.ExpectedSystemID()
-	switch {
-	case f.HeldTerm > 0 && f.Lease.Term > f.HeldTerm:
-		return Wait, "nobody holds the Lease, but another incarnation did since this one"
-	case f.Leading:
-		return Take, "nobody else took the Lease from this primary"
-	case f.Data.Primary():
-		return Take, "adopts the database on its volume"
-	case f.Data.Torn:
-		return Wait, "waits for a primary to clone from: the volume's data was being rewound and is not complete"
-	case f.Data.Present:
-		return Wait, "waits for a primary: the volume holds a replica's copy, which is not promoted without a vote"
-	case expected != "":
-		return Wait, fmt.Sprintf("waits for a primary to clone from: its volume is empty, "+
-			"and this cluster already has the database %s", expected)
-	case len(f.Members) > 0 && f.Members[0] == f.Self:
-		return Take, "makes the cluster's database"
-	case slices.Contains(f.Members, f.Self):
-		return Wait, "waits for " + f.Members[0] + " to make the database"
-	default:
-		return Wait, "is not a member of the cluster"
-	}
 }

@@ -94,6 +94,24 @@ func (u Upstream) Identify(ctx context.Context) (systemID string, err error) {
 	return systemID, err
 }
 
+// Settled tells whether the primary's control file knows the timeline that it writes on.
+func (u Upstream) Settled(ctx context.Context) (bool, error) {
+	conn, err := u.connect(ctx)
+	if err != nil {
+		return false, fmt.Errorf("cannot ask the primary: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	var file string
+	var known int64
+	err = conn.QueryRow(ctx, "SELECT pg_walfile_name(pg_current_wal_flush_lsn()), timeline_id FROM pg_control_checkpoint()").
+		Scan(&file, &known)
+	if err != nil {
+		return false, err
+	}
+	writes, err := postgres.TimelineOfFile(file)
+	return writes == postgres.Timeline(known), err
+}
+
 func history(ctx context.Context, conn *pgx.Conn, t postgres.Timeline) ([]postgres.Fork, error) {
 	if t == 1 {
 		return nil, nil

@@ -18,8 +18,33 @@ func (r *Runner) clone(ctx context.Context) error {
 func (r *Runner) rewind(ctx context.Context) error {
 	rewound := func(r *Runner) { r.facts.Repairs.Rewinds++ }
 	return r.replaceData(ctx, rewound, func(primary pg.Upstream) error {
+		if err := awaitCheckpoint(ctx, primary); err != nil {
+			return err
+		}
 		return r.options.Volume.Rewind(ctx, r.programs, primary)
 	})
+}
+
+// checkpointPatience is how long a new primary may take to write its first checkpoint.
+const checkpointPatience = 5 * time.Minute
+
+// awaitCheckpoint waits until a new primary's control file has its timeline: before that, pg_rewind takes the primary
+// for one that never left the old timeline, and does nothing.
+func awaitCheckpoint(ctx context.Context, primary pg.Upstream) error {
+	ctx, cancel := context.WithTimeout(ctx, checkpointPatience)
+	defer cancel()
+	tick := time.NewTicker(freeInterval)
+	defer tick.Stop()
+	for {
+		if settled, err := primary.Settled(ctx); err != nil || settled {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s has not written a checkpoint since it became the primary: %w", primary.Host, ctx.Err())
+		}
+	}
 }
 
 // costly is after what time a failed attempt to replace data was a load on the primary.
@@ -112,7 +137,7 @@ func (r *Runner) diagnose(ctx context.Context) error {
 		return err
 	}
 	r.mu.Lock()
-	primary, o, trouble := r.upstream(r.facts.Primary), r.observed, ""
+	primary, o, trouble, wasPrimary := r.upstream(r.facts.Primary), r.observed, "", r.facts.Data.Primary()
 	if r.process != nil {
 		trouble = r.process.ReceiverTrouble()
 	}
@@ -120,6 +145,11 @@ func (r *Runner) diagnose(ctx context.Context) error {
 	own := agent.Position{
 		SystemID: control.SystemID, Timeline: max(control.LastTimeline(), o.Timeline),
 		At: max(control.Checkpoint, control.MinRecoveryEnd, o.Received, o.Replayed, o.Written),
+	}
+	if wasPrimary {
+		// The checkpoint's own record comes behind its position.
+		own.At++
+		own.Open = !control.State.CleanlyStopped()
 	}
 	source, err := primary.Source(ctx, own, control.SegmentSize)
 	if err != nil {

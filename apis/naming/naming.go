@@ -68,6 +68,12 @@ const (
 	// AnnotationImage on a StatefulSet is PostgreSQL's image as it was rendered: a policy may have changed the template's.
 	AnnotationImage = "db.example.com/image"
 
+	// AnnotationSwitchover on a PostgresCluster asks once for another primary: SwitchoverAny or the name of an instance,
+	// then perhaps SwitchoverMark and anything that makes it a new request.
+	AnnotationSwitchover = "db.example.com/switchover"
+	// AnnotationTerm on the EndpointSlice of the -rw Service is the term of who wrote it. It never goes down.
+	AnnotationTerm = "db.example.com/term"
+
 	// The annotations of the Lease, written by its holder only (high-availability.md section 2).
 	AnnotationLeaseSystemID = "db.example.com/system-id"
 	AnnotationLeaseTimeline = "db.example.com/timeline"
@@ -79,6 +85,12 @@ const (
 	AnnotationLeaseSuccessor  = "db.example.com/successor"
 	AnnotationLeaseSync       = "db.example.com/sync"
 	AnnotationLeaseFailover   = "db.example.com/last-failover"
+)
+
+// The words of AnnotationSwitchover.
+const (
+	SwitchoverAny  = "any"
+	SwitchoverMark = "@"
 )
 
 // Ports and their names.

@@ -116,6 +116,8 @@ type Order struct {
 	Kind OrderKind `json:"kind"`
 	// Target of a switchover is the instance that is to be the primary.
 	Target string `json:"target,omitempty"`
+	// Term of a switchover is the Lease's term in which it counts; in any other it is not carried out.
+	Term int32 `json:"term,omitempty"`
 }
 
 // Role is the part an instance plays.
@@ -184,6 +186,8 @@ type Report struct {
 	CertificateSerial string `json:"certificateSerial,omitempty"`
 	// LastOrder is the ID of the last order carried out.
 	LastOrder string `json:"lastOrder,omitempty"`
+	// OrderProblem says why an order cannot be carried out yet.
+	OrderProblem string `json:"orderProblem,omitempty"`
 	// Waiting is a reason in CamelCase, such as WaitingForQuorum, why the cluster has no primary; Message tells more.
 	Waiting string `json:"waiting,omitempty"`
 	// LastFailover of the cluster, as the Lease has it.

@@ -59,6 +59,8 @@ func TestParseReport(t *testing.T) {
 		"no version":        {text: `{"dataVersion":"` + strings.Repeat("9", 17) + `"}`},
 		"of a wait":         {text: `{"state":"Waiting","waiting":"WaitingForQuorum"}`, read: true},
 		"a long reason":     {text: `{"waiting":"` + strings.Repeat("x", 65) + `"}`},
+		"of an order":       {text: `{"state":"Running","orderProblem":"db-2 lacks 5 GB of the log"}`, read: true},
+		"a coloured order":  {text: `{"state":"Running","orderProblem":"\u001b[31mred"}`},
 		"a reason in words": {text: `{"waiting":"for db-2"}`},
 	}
 	for name, test := range tests {

@@ -46,7 +46,7 @@ func (r *Report) wellFormed() bool {
 	return (r.Role == "" || r.Role == RolePrimary || r.Role == RoleReplica) &&
 		reportForm.word.MatchString(string(r.State)) && reportForm.word.MatchString(r.Waiting) &&
 		reportForm.systemID.MatchString(r.SystemID) && reportForm.version.MatchString(r.DataVersion) &&
-		(r.LastFailover == nil || r.LastFailover.wellFormed())
+		reportForm.text.MatchString(r.OrderProblem) && (r.LastFailover == nil || r.LastFailover.wellFormed())
 }
 
 func (f *Failover) wellFormed() bool {

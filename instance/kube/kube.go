@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,8 +79,9 @@ func applyOptions() metav1.ApplyOptions {
 	return metav1.ApplyOptions{FieldManager: naming.FieldManagerInstance, Force: true}
 }
 
-// Serve leads the -rw Service to this pod; not ready, the Service refuses new connections at once.
-func (c *Client) Serve(ctx context.Context, port int32, ready bool) error {
+// Serve leads the -rw Service to this pod, which holds the Lease in a term; not ready, the Service refuses new
+// connections at once. A policy of the API server refuses what comes in an earlier term than the last write.
+func (c *Client) Serve(ctx context.Context, port int32, ready bool, term int32) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	// The Service may lead to a successor already, which would not be told that this one led it away.
@@ -96,6 +98,7 @@ func (c *Client) Serve(ctx context.Context, port int32, ready bool) error {
 		endpoint.WithNodeName(pod.Spec.NodeName)
 	}
 	slice := discoveryv1ac.EndpointSlice(c.cluster.EndpointSlice(), c.pod.Namespace).
+		WithAnnotations(map[string]string{naming.AnnotationTerm: strconv.Itoa(int(term))}).
 		WithEndpoints(endpoint).
 		WithPorts(discoveryv1ac.EndpointPort().
 			WithName(naming.PortPostgresName).WithPort(port).WithProtocol(corev1.ProtocolTCP))

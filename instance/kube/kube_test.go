@@ -65,7 +65,7 @@ func TestReplacedPod(t *testing.T) {
 				t.Errorf("current: %v", err)
 			}
 			for _, ready := range []bool{true, false} {
-				if err := client.Serve(t.Context(), 5432, ready); (err == nil) != tc.fine {
+				if err := client.Serve(t.Context(), 5432, ready, 7); (err == nil) != tc.fine {
 					t.Errorf("serve %t: %v", ready, err)
 				}
 			}

@@ -31,7 +31,7 @@ type publication struct {
 	report, label string
 	// serve leads the -rw Service here; leave has it refuse connections. Neither leaves it as it is.
 	serve, leave bool
-	// term in which it serves: in each it says so again, as another may have said so in between.
+	// term in which it serves, or served: in each it says so again, as another may have said so in between.
 	term int32
 }
 
@@ -76,6 +76,13 @@ func (p *publisher) want(report contract.Report, label string, d agent.Decision)
 	next.serve = d.Serve
 	// Only who served has something to leave.
 	next.leave = d.State == contract.StateStopping && (p.done.serve || p.done.leave || p.wanted.serve || p.wanted.leave)
+	if next.leave {
+		// In the term in which it served: what a successor wrote in a later one stays.
+		next.term = p.wanted.term
+		if p.done.serve || p.done.leave {
+			next.term = p.done.term
+		}
+	}
 	if next == p.wanted {
 		return
 	}
@@ -135,11 +142,11 @@ func (p *publisher) publish(ctx context.Context) error {
 		p.mu.Unlock()
 		switch {
 		case wanted.leave && !done.leave:
-			if err := p.runner.kube.Serve(ctx, p.runner.options.Port, false); err != nil {
+			if err := p.runner.kube.Serve(ctx, p.runner.options.Port, false, wanted.term); err != nil {
 				return err
 			}
 		case wanted.serve && (!done.serve || done.term != wanted.term):
-			if err := p.runner.kube.Serve(ctx, p.runner.options.Port, true); err != nil {
+			if err := p.runner.kube.Serve(ctx, p.runner.options.Port, true, wanted.term); err != nil {
 				return err
 			}
 		}
@@ -161,7 +168,7 @@ func (p *publisher) insist(ctx context.Context, all bool) {
 	wanted, done := p.wanted, p.done
 	p.mu.Unlock()
 	if wanted.serve && done.serve {
-		if err := p.runner.kube.Serve(ctx, p.runner.options.Port, true); err != nil && ctx.Err() == nil {
+		if err := p.runner.kube.Serve(ctx, p.runner.options.Port, true, wanted.term); err != nil && ctx.Err() == nil {
 			p.runner.log.Error(err, "Failed to lead the -rw Service here again")
 		}
 	}

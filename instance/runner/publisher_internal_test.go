@@ -21,14 +21,15 @@ type publicKube struct {
 	mu            sync.Mutex
 	served        bool
 	label, report string
+	term          int32
 	err           error
 }
 
-func (k *publicKube) Serve(_ context.Context, _ int32, ready bool) error {
+func (k *publicKube) Serve(_ context.Context, _ int32, ready bool, term int32) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.err == nil {
-		k.served = ready
+		k.served, k.term = ready, term
 	}
 	return k.err
 }
@@ -99,6 +100,26 @@ func TestPublisherInsists(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLeavingIsSaidInItsTerm: who stops may know of a later term already, in which the Service leads elsewhere.
+func TestLeavingIsSaidInItsTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &publicKube{}
+		p := New(Options{}, api, logr.Discard()).publisher
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go p.run(ctx)
+		p.want(contract.Report{State: contract.StateRunning, Term: 4}, "primary", agent.Decision{Serve: true})
+		synctest.Wait()
+		for _, seen := range []int32{4, 5} {
+			p.want(contract.Report{State: contract.StateStopping, Term: seen}, "", agent.Decision{State: contract.StateStopping})
+			synctest.Wait()
+			if api.served || api.term != 4 {
+				t.Errorf("in term %d it leads here: %t, in term %d", seen, api.served, api.term)
+			}
+		}
+	})
 }
 
 // TestDoubtAfterOutage has the API server answer again.

@@ -29,7 +29,7 @@ type Kube interface {
 	UpdateLease(ctx context.Context, l lease.Lease, duration time.Duration) (lease.Lease, error)
 	// Primary is where the -rw Service leads; Serve leads it here.
 	Primary(ctx context.Context) (agent.Endpoint, error)
-	Serve(ctx context.Context, port int32, ready bool) error
+	Serve(ctx context.Context, port int32, ready bool, term int32) error
 	// Current fails if the agent's pod is gone, or was replaced by another one of its name (kube.ErrReplaced).
 	Current(ctx context.Context) error
 	// Publish writes the report and the label of the role onto the agent's own pod.

@@ -167,7 +167,7 @@ func (k podKube) Primary(context.Context) (agent.Endpoint, error) {
 	return k.primary, nil
 }
 
-func (k podKube) Serve(_ context.Context, port int32, ready bool) error {
+func (k podKube) Serve(_ context.Context, port int32, ready bool, _ int32) error {
 	var err error
 	k.do(func() {
 		switch {

@@ -143,7 +143,7 @@ func TestServe(t *testing.T) {
 	if primary, err := b.Primary(t.Context()); err != nil || primary != (agent.Endpoint{}) {
 		t.Fatalf("before there is a primary: %+v, %v", primary, err)
 	}
-	if err := a.Serve(t.Context(), 5432, true); err != nil {
+	if err := a.Serve(t.Context(), 5432, true, 7); err != nil {
 		t.Fatal(err)
 	}
 	want := agent.Endpoint{Instance: "orders-db-0", Address: "10.0.0.1", Port: 5432}
@@ -154,18 +154,18 @@ func TestServe(t *testing.T) {
 	f.get(t, cluster.EndpointSlice(), &slice)
 	if slice.Labels[discoveryv1.LabelServiceName] != cluster.ServiceReadWrite() || slice.AddressType != discoveryv1.AddressTypeIPv4 ||
 		*slice.Endpoints[0].NodeName != "node-a" || slice.Endpoints[0].TargetRef.UID != f.pods["orders-db-0"].UID ||
-		*slice.Ports[0].Name != naming.PortPostgresName {
+		*slice.Ports[0].Name != naming.PortPostgresName || slice.Annotations[naming.AnnotationTerm] != "7" {
 		t.Errorf("slice %+v", slice)
 	}
 	// The next primary replaces the whole list, in one write.
-	if err := b.Serve(t.Context(), 5432, true); err != nil {
+	if err := b.Serve(t.Context(), 5432, true, 8); err != nil {
 		t.Fatal(err)
 	}
 	f.get(t, cluster.EndpointSlice(), &slice)
 	if len(slice.Endpoints) != 1 || slice.Endpoints[0].TargetRef.Name != "orders-db-1" {
 		t.Errorf("endpoints %+v", slice.Endpoints)
 	}
-	if err := b.Serve(t.Context(), 5432, false); err != nil {
+	if err := b.Serve(t.Context(), 5432, false, 7); err != nil {
 		t.Fatal(err)
 	}
 	if primary, err := a.Primary(t.Context()); err != nil || primary != (agent.Endpoint{}) {
@@ -219,7 +219,7 @@ func TestPublishToAnother(t *testing.T) {
 	if err := a.Publish(t.Context(), "{}", naming.RolePrimary); err == nil {
 		t.Error("published onto the pod that replaced its own")
 	}
-	if err := a.Serve(t.Context(), 5432, true); !errors.Is(err, kube.ErrReplaced) {
+	if err := a.Serve(t.Context(), 5432, true, 7); !errors.Is(err, kube.ErrReplaced) {
 		t.Errorf("led the Service to a pod that is gone: %v", err)
 	}
 }

@@ -77,6 +77,8 @@ const (
 	// The annotations of the Lease, written by its holder only (high-availability.md section 2).
 	AnnotationLeaseSystemID = "db.example.com/system-id"
 	AnnotationLeaseTimeline = "db.example.com/timeline"
+	// The newest timeline that any holder may have begun, known before it is begun.
+	AnnotationLeaseNewest   = "db.example.com/newest-timeline"
 	AnnotationLeaseWALLSN   = "db.example.com/wal-lsn"
 	AnnotationLeaseMembers  = "db.example.com/members"
 	AnnotationLeaseReleased = "db.example.com/released-lsn"

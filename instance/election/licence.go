@@ -1,6 +1,3 @@
-// Package election decides who may hold a cluster's Lease, and until when its
-// holder may let its database take writes. It is pure: clock and messages in,
-// verdicts out.
 package election
 
 import (
@@ -27,11 +24,14 @@ func Margin(duration time.Duration) time.Duration {
 // one on the holder's own clock, which must go on while its node is suspended.
 type Licence struct {
 	end time.Duration
+	// writes counts the writes that were begun.
+	writes int
 }
 
 // Renewal is a write of the Lease by its holder of which it is not known yet what became of it.
 type Renewal struct {
-	end time.Duration
+	end    time.Duration
+	number int
 }
 
 // Renewing must be called before the holder writes the Lease with a duration; alone tells that no other instance is a
@@ -43,11 +43,17 @@ func (l *Licence) Renewing(now, duration time.Duration, alone bool) Renewal {
 		end = now + duration - Margin(duration)
 	}
 	l.end = min(l.end, end)
-	return Renewal{end: end}
+	l.writes++
+	return Renewal{end: end, number: l.writes}
 }
 
-// Renewed tells that a write succeeded: until the Lease's duration after it began nobody else takes the Lease.
-func (l *Licence) Renewed(r Renewal) { l.end = max(l.end, r.end) }
+// Renewed tells that a write succeeded: until the Lease's duration after it began nobody else takes the Lease. It is
+// worth nothing if another write was begun since, which may say less.
+func (l *Licence) Renewed(r Renewal) {
+	if r.number == l.writes {
+		l.end = max(l.end, r.end)
+	}
+}
 
 // Promised tells that all other members, asked at a time, promised not to let anybody else take the Lease for a
 // duration. It is worth nothing if the licence had ended by then: somebody may have taken the Lease before.

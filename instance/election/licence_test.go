@@ -44,6 +44,11 @@ func TestLicence(t *testing.T) {
 			renewed(l, 103*second, 10*second)
 			l.Renewed(first)
 		}, 112 * second},
+		"answered after one that is perhaps shorter": {func(l *Licence) {
+			first := l.Renewing(100*second, 60*second, false)
+			l.Renewing(103*second, 5*second, false)
+			l.Renewed(first)
+		}, 0},
 		"alone":               {func(l *Licence) { alone(l, 100*second) }, Unlimited},
 		"perhaps not alone":   {func(l *Licence) { alone(l, 100*second); l.Renewing(200*second, 10*second, false) }, 209 * second},
 		"not alone":           {func(l *Licence) { alone(l, 100*second); renewed(l, 200*second, 10*second) }, 209 * second},

@@ -25,10 +25,6 @@ const (
 
 // leaseAnnotations are the annotations of a Lease; nil takes one away.
 func leaseAnnotations(l lease.Lease) (map[string]any, error) {
-	timeline := ""
-	if l.Timeline != 0 {
-		timeline = strconv.FormatUint(uint64(l.Timeline), 10)
-	}
 	failover, err := encodeFailover(l.Failover)
 	if err != nil {
 		return nil, err
@@ -36,7 +32,8 @@ func leaseAnnotations(l lease.Lease) (map[string]any, error) {
 	annotations := map[string]any{}
 	for name, value := range map[string]string{
 		naming.AnnotationLeaseSystemID:   l.SystemID,
-		naming.AnnotationLeaseTimeline:   timeline,
+		naming.AnnotationLeaseTimeline:   number(l.Timeline),
+		naming.AnnotationLeaseNewest:     number(l.Newest),
 		naming.AnnotationLeaseWALLSN:     position(l.WALLSN),
 		naming.AnnotationLeaseMembers:    strings.Join(l.Members, ","),
 		naming.AnnotationLeaseReleased:   position(l.Released),
@@ -50,6 +47,13 @@ func leaseAnnotations(l lease.Lease) (map[string]any, error) {
 		}
 	}
 	return annotations, nil
+}
+
+func number(t postgres.Timeline) string {
+	if t == 0 {
+		return ""
+	}
+	return strconv.FormatUint(uint64(t), 10)
 }
 
 func position(l postgres.LSN) string {
@@ -97,6 +101,7 @@ func decodeLease(object *coordinationv1.Lease) lease.Lease {
 	}{
 		{naming.AnnotationLeaseMembers, func(text string) error { return readMembers(text, &l.Members) }},
 		{naming.AnnotationLeaseTimeline, func(text string) error { return readTimeline(text, &l.Timeline) }},
+		{naming.AnnotationLeaseNewest, func(text string) error { return readTimeline(text, &l.Newest) }},
 		{naming.AnnotationLeaseWALLSN, func(text string) error { return readPosition(text, &l.WALLSN) }},
 		{naming.AnnotationLeaseReleased, func(text string) error { return readPosition(text, &l.Released) }},
 		{naming.AnnotationLeaseSync, func(text string) (err error) { l.Sync, err = lease.ParseSync(text); return err }},

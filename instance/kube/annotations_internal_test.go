@@ -35,7 +35,7 @@ func object(t *testing.T, l lease.Lease) *coordinationv1.Lease {
 func full() lease.Lease {
 	lost := int64(0)
 	return lease.Lease{
-		Holder: "db-0_a", Term: 4, SystemID: "7", Timeline: 3, WALLSN: 1 << 33, Members: []string{"db-0", "db-1"},
+		Holder: "db-0_a", Term: 4, SystemID: "7", Timeline: 3, Newest: 4, WALLSN: 1 << 33, Members: []string{"db-0", "db-1"},
 		Released: 77, ReleasedBy: "db-1_b", Successor: "db-1", Version: "9", Duration: 10 * time.Second,
 		Sync:     lease.Sync{Required: true, InForce: []lease.Quorum{{Number: 1, Standbys: []string{"db-1", "db-2"}}}},
 		Failover: &lease.Failover{From: "db-1", To: "db-0", Cause: "it died", Term: 4, Detected: time.Unix(5, 0).UTC(), LostBytes: &lost},
@@ -55,6 +55,7 @@ func TestMalformedAnnotations(t *testing.T) {
 	for annotation, texts := range map[string][]string{
 		naming.AnnotationLeaseMembers:  {",", "db-0,db-0", "DB", strings.Repeat("a,", 20) + "b"},
 		naming.AnnotationLeaseTimeline: {"x", "-1", "5000000000"},
+		naming.AnnotationLeaseNewest:   {"x"},
 		naming.AnnotationLeaseWALLSN:   {"x", "0", strings.Repeat("1", 10000)},
 		naming.AnnotationLeaseReleased: {"x"},
 		naming.AnnotationLeaseSync:     {"x", "required", strings.Repeat("x", 10000)},

@@ -20,6 +20,10 @@ type Lease struct {
 	// SystemID and Timeline of the database; empty until there is one.
 	SystemID string
 	Timeline postgres.Timeline
+	// Newest is the newest timeline that any holder may have begun. An elected instance notes here, as it takes the
+	// Lease, the one that it is going to begin, and begins no other: two instances that each promote a copy of the same
+	// timeline would otherwise give the same number to two histories, which PostgreSQL cannot tell apart.
+	Newest postgres.Timeline
 	// WALLSN is how far the primary had written at its last renewal.
 	WALLSN postgres.LSN
 	// Members are the instances that take part.

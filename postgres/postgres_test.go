@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -261,6 +262,49 @@ func TestSettings(t *testing.T) {
 				t.Errorf("default of ours in %s: %s %s", major, name, problems[0].Detail)
 			}
 		}
+	}
+}
+
+// TestOnVolume: the log never takes more than about a quarter of a volume, and what the user says stays.
+func TestOnVolume(t *testing.T) {
+	const gi = 1 << 30
+	tests := map[string]struct {
+		volume int64
+		user   map[string]string
+		want   string
+	}{
+		"unknown":   {want: "128MB 128MB 64MB"},
+		"1Gi":       {volume: gi, want: "128MB 128MB 64MB"},
+		"5Gi":       {volume: 5 * gi, want: "512MB 512MB 128MB"},
+		"20Gi":      {volume: 20 * gi, want: "1024MB 2048MB 256MB"},
+		"64Ti":      {volume: 65536 * gi, want: "1024MB 6710886MB 256MB"},
+		"user's":    {volume: 20 * gi, user: map[string]string{"Max_WAL_size": "4GB"}, want: "4GB 2048MB 256MB"},
+		"unlimited": {volume: gi, user: map[string]string{"max_slot_wal_keep_size": "-1"}, want: "128MB -1 64MB"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			before := maps.Clone(test.user)
+			settings := postgres.Settings("17", postgres.OnVolume(test.user, test.volume))
+			got := settings["max_wal_size"] + " " + settings["max_slot_wal_keep_size"] + " " + settings["wal_keep_size"]
+			if got != test.want || !maps.Equal(before, test.user) {
+				t.Errorf("%s, want %s; the user's %v", got, test.want, test.user)
+			}
+			if problems := postgres.CheckParameters("17", postgres.OnVolume(nil, test.volume)); len(problems) > 0 {
+				t.Errorf("refused: %v", problems)
+			}
+		})
+	}
+}
+
+func TestKeptLog(t *testing.T) {
+	for value, want := range map[string]int64{"1GB": 1 << 30, "512": 512 << 20, "0": 0, "lots": 0, "-1": -1} {
+		most, limited := postgres.KeptLog("17", map[string]string{"MAX_slot_wal_keep_size": value})
+		if limited != (want >= 0) || limited && most != want {
+			t.Errorf("%s: %d, limited %v", value, most, limited)
+		}
+	}
+	if most, limited := postgres.KeptLog("17", map[string]string{"work_mem": "-1"}); most != 0 || !limited {
+		t.Error("another setting counts")
 	}
 }
 

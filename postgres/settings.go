@@ -24,15 +24,14 @@ var defaults = map[string]string{
 	// Room for five instances, their rewinds and clones, and backups.
 	"max_wal_senders":       "16",
 	"max_replication_slots": "16",
-	// WAL for rewinding and for replicas that come back late; a replica that is away for longer is cloned anew
-	// rather than filling the primary's volume.
+	// WAL for rewinding and for replicas that come back late, as the smallest volume has room for: see OnVolume.
 	"wal_level":              "replica",
-	"wal_keep_size":          "256MB",
-	"max_slot_wal_keep_size": "1GB",
-	// A lost peer is seen within seconds, a primary that restarted is found again at once.
+	"wal_keep_size":          "64MB",
+	"max_slot_wal_keep_size": "128MB",
+	// A lost peer is seen within seconds. A new primary is found at once: synchronous commits wait for that.
 	"wal_sender_timeout":          "5s",
 	"wal_receiver_timeout":        "5s",
-	"wal_retrieve_retry_interval": "500ms",
+	"wal_retrieve_retry_interval": "200ms",
 	"tcp_keepalives_idle":         "30",
 	"tcp_keepalives_interval":     "10",
 	"tcp_keepalives_count":        "3",

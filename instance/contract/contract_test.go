@@ -84,3 +84,27 @@ func TestParseReport(t *testing.T) {
 		}
 	}
 }
+
+func TestCauseWord(t *testing.T) {
+	tests := map[string]struct {
+		cause, word string
+		planned     bool
+	}{
+		"alone":         {cause: CauseLeaseExpired, word: "LeaseExpired"},
+		"with details":  {cause: CausePostgresFailed + ": the postmaster of db-0 ended", word: "PostgresFailed"},
+		"planned":       {cause: CauseHandedOver + ": asked by switchover", word: "HandedOver", planned: true},
+		"a sentence":    {cause: "The agent ended", word: "Other"},
+		"nothing":       {word: "Other"},
+		"a small word":  {cause: "silence: x", word: "Other"},
+		"a long word":   {cause: "A" + strings.Repeat("a", 60), word: "Other"},
+		"in two pieces": {cause: "Handed Over", word: "Other"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := Failover{Cause: test.cause}
+			if f.CauseWord() != test.word || f.Planned() != test.planned {
+				t.Errorf("word %s, planned %v", f.CauseWord(), f.Planned())
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@ package contract
 import (
 	"encoding/json"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -59,3 +60,33 @@ func (f *Failover) wellFormed() bool {
 func plausible(t time.Time) bool {
 	return t.IsZero() || t.UTC().Year() >= 2000 && t.UTC().Year() < 9999
 }
+
+// Words with which the Cause of a Failover begins; ": " and details may follow. Metrics count by them.
+const (
+	// CauseHandedOver is a change that was planned: the old primary stopped cleanly and named its successor, or was asked to.
+	CauseHandedOver = "HandedOver"
+	// CausePostgresFailed: the old primary's agent gave the Lease away, because its PostgreSQL died or let nobody in.
+	CausePostgresFailed = "PostgresFailed"
+	// CausePrimaryDead: the kubelet, or the next incarnation in the same pod, proved that the old primary ended.
+	CausePrimaryDead = "PrimaryDead"
+	// CausePrimarySilent: nothing was heard of the old primary, and its synchronous replicas turned from it.
+	CausePrimarySilent = "PrimarySilent"
+	// CauseLeaseExpired: the old primary did not renew its Lease.
+	CauseLeaseExpired = "LeaseExpired"
+	// CauseLeaseCleared: somebody cleared the Lease, or deleted it.
+	CauseLeaseCleared = "LeaseCleared"
+)
+
+var causeWord = regexp.MustCompile(`^[A-Z][A-Za-z]{1,39}(:|$)`)
+
+// CauseWord is the word with which the cause begins; Other when it begins with none.
+func (f *Failover) CauseWord() string {
+	word := strings.TrimSuffix(causeWord.FindString(f.Cause), ":")
+	if word == "" {
+		return "Other"
+	}
+	return word
+}
+
+// Planned tells whether the change was asked for.
+func (f *Failover) Planned() bool { return f.CauseWord() == CauseHandedOver }

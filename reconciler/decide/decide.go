@@ -4,7 +4,6 @@ package decide
 
 import (
 	"fmt"
-	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -21,7 +20,7 @@ import (
 type Config struct {
 	// Images are the container images by major version, for clusters that name none.
 	Images map[string]string
-	// LeaseDuration is how long a silent holder keeps a cluster's Lease.
+	// LeaseDuration is how long a silent holder keeps the Lease of a cluster whose spec does not say.
 	LeaseDuration time.Duration
 }
 
@@ -103,7 +102,7 @@ const (
 
 // Next decides what one pass does about a cluster.
 func Next(s *snapshot.Cluster, config Config, now time.Time) Plan {
-	plan := Plan{LeaseDuration: config.LeaseDuration}
+	plan := Plan{LeaseDuration: s.Object.Spec.LeaseDuration(config.LeaseDuration)}
 	plan.SystemID, _ = s.SystemID()
 	plan.version(s, config)
 	plan.replicas(s)
@@ -167,9 +166,18 @@ func (p *Plan) replicas(s *snapshot.Cluster) {
 }
 
 func (p *Plan) settings(s *snapshot.Cluster) {
-	p.Parameters = postgres.Settings(p.Version, maps.Clone(s.Object.Spec.Parameters))
+	p.Parameters = postgres.Settings(p.Version, postgres.OnVolume(s.Object.Spec.Parameters, volume(s)))
 	p.HBA = postgres.HBA(p.Version, s.Object.Spec.HBA)
 	p.SettingsHash = postgres.SettingsHash(p.Parameters, p.HBA)
+}
+
+// volume is the size in bytes of the smallest volume: the spec's, or less while one has not grown yet.
+func volume(s *snapshot.Cluster) int64 {
+	wanted, err := resource.ParseQuantity(s.Object.Spec.Storage)
+	if provisioned, known := s.ProvisionedStorage(); known && (err != nil || provisioned.Cmp(wanted) < 0) {
+		wanted = provisioned
+	}
+	return wanted.Value()
 }
 
 // creations tell of the instances that are still to come.

@@ -15,15 +15,22 @@ import (
 
 // configMap tells the agents what they must know and do.
 func configMap(s *snapshot.Cluster, plan decide.Plan) (*corev1ac.ConfigMapApplyConfiguration, error) {
+	spec := &s.Object.Spec
 	config := contract.Config{
 		Cluster: s.Object.Name, Namespace: s.Object.Namespace,
 		Version:              plan.Version,
 		SystemID:             plan.SystemID,
 		LeaseDurationSeconds: int32(plan.LeaseDuration / time.Second), //nolint:gosec // Seconds of a lease fit.
+		FailoverEnabled:      spec.FailoverEnabled(),
+		SuspicionMillis:      int32(spec.Suspicion() / time.Millisecond), //nolint:gosec // At most 30 seconds.
+		MaxLagBytes:          spec.MaxLag(),
 		Parameters:           plan.Parameters,
 		HBA:                  plan.HBA,
 		SettingsHash:         plan.SettingsHash,
 		Orders:               plan.Orders,
+	}
+	if number := spec.SynchronousNumber(); number > 0 {
+		config.Synchronous = &contract.Synchronous{Number: number, Required: spec.SynchronousRequired()}
 	}
 	for ordinal := range plan.Replicas {
 		config.Members = append(config.Members, names(s).Instance(ordinal))

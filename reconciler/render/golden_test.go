@@ -131,3 +131,25 @@ func TestOperatorUpgrade(t *testing.T) {
 		t.Error("a new user id does not change the hash of the pod template: no pod would follow it")
 	}
 }
+
+// TestAvailabilityIsNotOfPods: what commits wait for and when replicas take over is told to running agents; no pod is made
+// anew for it.
+func TestAvailabilityIsNotOfPods(t *testing.T) {
+	with, without := sample(t, "full.yaml"), sample(t, "full.yaml")
+	without.Object.Spec.Synchronous, without.Object.Spec.Failover = nil, nil
+	if bytes.Equal(yamlOf(t, with), yamlOf(t, without)) {
+		t.Fatal("nothing tells the agents")
+	}
+	hashes := map[string]bool{}
+	for _, s := range []*snapshot.Cluster{with, without} {
+		plan := decide.Next(s, deciders, now)
+		hash, err := TemplateHash(s, plan, renderers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hashes[hash+" "+plan.SettingsHash] = true
+	}
+	if len(hashes) != 1 {
+		t.Errorf("templates or settings differ: %v", hashes)
+	}
+}

@@ -387,6 +387,16 @@ var All = map[string]Case{
 		Refused: []string{"spec.parameters[synchronous_standby_names]"}, Says: "set spec.synchronous", NotInSchema: true,
 	},
 
+	"log without limit": {
+		New:   `{replicas: 3, version: "17", parameters: {max_slot_wal_keep_size: "-1"}}`,
+		Warns: "without a limit a replica that is away fills",
+	},
+	"log of most of the volume": {
+		New:   `{replicas: 3, version: "17", storage: 10Gi, parameters: {Max_slot_wal_keep_size: "5121MB"}}`,
+		Warns: "is over half of spec.storage",
+	},
+	"log of half of the volume": {New: `{replicas: 3, version: "17", storage: 10Gi, parameters: {max_slot_wal_keep_size: 5GB}}`},
+
 	"failover": {
 		New: `{replicas: 3, failover: {enabled: true, leaseDuration: 15s, suspicion: 2.5s, maxLag: 64Mi}}`,
 	},

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/acme/pg-operator/apis/v1alpha1"
+	"github.com/acme/pg-operator/postgres"
 )
 
 // Bounds of spec.synchronous and spec.failover, and their texts, which the CRD has too, word for word.
@@ -178,6 +179,19 @@ func warnSynchronous(s *spec) []string {
 			"spec.parameters[synchronous_commit]: remote_write loses commits when a replica's node fails, too; use on")
 	}
 	return warnings
+}
+
+// warnKeptLog tells of a setting that lets a replica that is away fill the primary's volume.
+func warnKeptLog(s *spec) string {
+	gi, _ := storageGi(s.Storage)
+	most, limited := postgres.KeptLog(judgedMajor(s), s.Parameters)
+	switch half := gi << 30 / 2; {
+	case !limited:
+		return "spec.parameters[max_slot_wal_keep_size]: without a limit a replica that is away fills the primary's volume"
+	case gi > 0 && most > half:
+		return "spec.parameters[max_slot_wal_keep_size]: is over half of spec.storage; a replica that is away fills it"
+	}
+	return ""
 }
 
 func warnFailover(s *spec) string {

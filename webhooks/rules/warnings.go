@@ -39,7 +39,7 @@ func warningsOf(s *spec) []string {
 	var warnings []string
 	for _, w := range []string{
 		warnReplicas(s), warnImageTag(s), warnImageVersion(s), warnMemory(s), warnStorageClass(s), warnOneNode(s),
-		warnDeletion(s), warnFailover(s),
+		warnDeletion(s), warnFailover(s), warnKeptLog(s),
 	} {
 		if w != "" {
 			warnings = append(warnings, w)

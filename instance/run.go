@@ -114,6 +114,7 @@ func containerOptions(ctx context.Context, cluster naming.Cluster, pod kube.Pod)
 		ClientTLS:         pg.Keys{Source: naming.PathClientTLS, Dir: filepath.Join(naming.PathRun, "client-tls")},
 		SuperuserPassword: filepath.Join(naming.PathSuperuser, passwordKey),
 		AppPassword:       filepath.Join(naming.PathAppUser, passwordKey),
+		Sentinel:          sentinel(pg.Volume{Root: naming.PathData}.PGData()),
 		Incarnation:       strings.ToLower(rand.Text()[:12]),
 		AgentVersion:      contract.Version,
 		Log:               os.Stdout,

@@ -57,11 +57,20 @@ func (f Facts) stop() Decision {
 		d.Cancel = true
 		return d
 	}
+	if f.expired() {
+		return f.begin(TaskFence, d)
+	}
 	if f.Server.Up {
 		return f.begin(TaskStop, d)
 	}
 	return f.begin(TaskExit, d)
 }
+
+// expired tells whether a primary runs that may not take writes any more.
+func (f Facts) expired() bool { return f.Server.Up && !f.Server.Replica && !f.Licensed }
+
+// unrenewed is why nothing takes writes.
+const unrenewed = "the Lease was not renewed in time, so that another instance may have become the primary; waits for the API server"
 
 // blocked is for what keeps an instance from doing anything. A database that runs already goes on running.
 func (f Facts) blocked() (Decision, bool) {
@@ -94,6 +103,9 @@ func (f Facts) blocked() (Decision, bool) {
 // take takes the Lease. What runs meanwhile came from an agent that ended, or from following, and does not go on.
 func (f Facts) take(reason string) Decision {
 	d := Decision{State: contract.StateStarting, Message: reason}
+	if f.expired() {
+		return f.wait(unrenewed)
+	}
 	if f.Server.Up && f.Server.Replica {
 		return f.rest(contract.StateWaiting, "holds the Lease but runs as a replica; it is not promoted without a vote")
 	}
@@ -108,6 +120,8 @@ func (f Facts) take(reason string) Decision {
 func (f Facts) lead() Decision {
 	d := Decision{Role: contract.RolePrimary, State: contract.StateStarting}
 	switch {
+	case !f.Licensed:
+		return f.wait(unrenewed)
 	case f.Running != TaskNone && !slices.Contains(leading, f.Running):
 		d.Cancel = true
 		return d

@@ -21,7 +21,7 @@ func primaryFacts() agent.Facts {
 		Server:   agent.Server{Up: true, Accepting: true, Timeline: 1},
 		Primary:  agent.Endpoint{Instance: "db-0", Address: "10.0.0.1", Port: 5432},
 
-		Provisioned: true, Configured: true,
+		Licensed: true, Provisioned: true, Configured: true,
 	}
 }
 
@@ -29,7 +29,7 @@ func primaryFacts() agent.Facts {
 func replicaFacts() agent.Facts {
 	f := primaryFacts()
 	f.Self = "db-1"
-	f.Data.Replica = true
+	f.Data.Replica, f.Licensed = true, false
 	f.Server = agent.Server{Up: true, Replica: true, Accepting: true, Recovering: true, Streaming: true, Timeline: 1}
 	return f
 }
@@ -101,6 +101,26 @@ func TestDecide(t *testing.T) {
 		"start as primary": {
 			facts: primaryFacts(), do: agent.TaskStartPrimary, state: contract.StateStarting,
 			change: func(f *agent.Facts) { f.Server = agent.Server{} },
+		},
+		"licence ended": {
+			facts: primaryFacts(), do: agent.TaskFence, state: contract.StateWaiting, message: "not renewed",
+			change: func(f *agent.Facts) { f.Licensed = false },
+		},
+		"licence ended while PostgreSQL starts": {
+			facts: primaryFacts(), cancel: true, state: contract.StateWaiting, message: "not renewed",
+			change: func(f *agent.Facts) { f.Licensed, f.Server, f.Running = false, agent.Server{}, agent.TaskStartPrimary },
+		},
+		"licence ended, fenced": {
+			facts: primaryFacts(), state: contract.StateWaiting, message: "not renewed",
+			change: func(f *agent.Facts) { f.Licensed, f.Server = false, agent.Server{} },
+		},
+		"licence ended while nobody holds the Lease": {
+			facts: primaryFacts(), do: agent.TaskFence, state: contract.StateWaiting, message: "not renewed",
+			change: func(f *agent.Facts) { f.Licensed, f.Lease.Holder = false, "" },
+		},
+		"licence ended during a stop": {
+			facts: primaryFacts(), cancel: true, state: contract.StateStopping,
+			change: func(f *agent.Facts) { f.Licensed, f.Stopping, f.Running = false, true, agent.TaskStop },
 		},
 		"recovers": {
 			facts: primaryFacts(), state: contract.StateStarting, message: "recovers",

@@ -31,6 +31,7 @@ func challenged(f *agent.Facts) {
 // elected is a replica that won an election.
 func elected(f *agent.Facts) {
 	f.Lease.Holder, f.Lease.Term, f.HeldTerm, f.Elected = "db-1_x", 2, 2, 2
+	f.Licensed = true
 }
 
 func TestDecideElections(t *testing.T) {

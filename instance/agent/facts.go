@@ -82,6 +82,8 @@ type Facts struct {
 	LedTerm int32
 	// Unclaimed: the Lease has been free for so long that nobody is about to take it.
 	Unclaimed bool
+	// Licensed: its database may take writes, because the Lease was renewed lately or nobody else can hold it.
+	Licensed bool
 	// Replaced: another pod took the place of the agent's, or nothing did yet. It is found out by who wants to take the Lease.
 	Replaced bool
 	// Primary is where the -rw EndpointSlice leads.

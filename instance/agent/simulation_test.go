@@ -98,10 +98,12 @@ func (s *simulated) look(i *simulatedInstance) {
 	i.facts.Lease, i.facts.LeaseKnown = s.lease, true
 	i.seen = max(i.seen, s.lease.Term)
 	if s.lease.Holder == i.identity() {
-		i.facts.HeldTerm = s.lease.Term
+		i.facts.HeldTerm, i.facts.Licensed = s.lease.Term, true
 		if i.facts.Data.Primary() {
 			i.facts.LedTerm = s.lease.Term
 		}
+	} else if s.lease.Holder != "" {
+		i.facts.Licensed = false
 	}
 	i.facts.Primary = s.service
 	i.facts.Challenge = agent.Challenge{Due: s.expired, Free: true, Reason: "the Lease is free"}
@@ -149,6 +151,9 @@ func (s *simulated) step(t *rapid.T, i *simulatedInstance, fails bool) {
 	}
 	i.decision = agent.Decide(i.facts)
 	d := i.decision
+	if server := i.facts.Server; server.Up && !server.Replica && !i.facts.Licensed && d.Do != agent.TaskFence {
+		t.Fatalf("%s goes on as the primary without a licence", i.identity())
+	}
 	if d.Serve && s.lease.HeldBy() == i.facts.Self && !i.stale {
 		s.service = agent.Endpoint{Instance: i.facts.Self, Address: "10.0.0.1", Port: 5432}
 	}
@@ -404,7 +409,7 @@ const stranger = "bob"
 // events happen at random; what is named more than once is likelier.
 var events = []string{
 	"turn", "turn", "turn", "step", "step", "step", "look", "look", "observe", "observe", "fail", "fail", "kill", "restart", "wipe",
-	"astray", "stubborn", "settings", "new Lease", "clear Lease", "stranger", "replace pod", "expire", "commit", "commit", "commit",
+	"astray", "stubborn", "settings", "new Lease", "clear Lease", "stranger", "replace pod", "expire", "late", "commit", "commit", "commit",
 }
 
 func (s *simulated) happen(t *rapid.T, event string, i *simulatedInstance) {
@@ -425,6 +430,8 @@ func (s *simulated) happen(t *rapid.T, event string, i *simulatedInstance) {
 		s.restartAgent(i)
 	case "commit":
 		s.commit()
+	case "late":
+		i.facts.Licensed = false
 	case "expire":
 		// The holder's time ends, and with it what it runs.
 		s.expired = s.lease.Holder != stranger
@@ -432,6 +439,7 @@ func (s *simulated) happen(t *rapid.T, event string, i *simulatedInstance) {
 			leads := i.facts.Lease.Holder == i.identity() || i.facts.Server.Up && !i.facts.Server.Replica
 			if s.expired && leads {
 				i.facts.Server, i.unlicensed = agent.Server{LastError: "fenced"}, true
+				i.facts.Licensed = false
 			}
 		}
 	case "new Lease":

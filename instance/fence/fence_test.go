@@ -92,10 +92,7 @@ func TestOpen(t *testing.T) {
 func guarded(t *testing.T) (g *Guard, dir string, victim *exec.Cmd) {
 	t.Helper()
 	dir = t.TempDir()
-	g, err := NewGuard([]string{"/proc/self/exe", "sentinel", dir}, logr.Discard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	g = NewGuard([]string{"/proc/self/exe", "sentinel", dir}, logr.Discard())
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -272,10 +269,7 @@ func TestSentinelWithoutPage(t *testing.T) {
 func agent(dir string) error {
 	held := os.NewFile(3, "held")
 	unix.CloseOnExec(3)
-	g, err := NewGuard([]string{"/proc/self/exe", "sentinel", dir}, logr.Discard())
-	if err != nil {
-		return err
-	}
+	g := NewGuard([]string{"/proc/self/exe", "sentinel", dir}, logr.Discard())
 	go g.Run(context.Background())
 	for g.Awake() != nil {
 		time.Sleep(time.Millisecond)

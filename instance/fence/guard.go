@@ -32,19 +32,25 @@ type Guard struct {
 	*Page
 	command []string
 	log     logr.Logger
+	problem error
 }
 
-// NewGuard makes a guard with a page. Command is the sentinel's program with its arguments.
-func NewGuard(command []string, log logr.Logger) (*Guard, error) {
+// NewGuard makes a guard with a page. Command is the sentinel's program with its arguments. Where no page can be made no
+// sentinel runs, and Awake says why.
+func NewGuard(command []string, log logr.Logger) *Guard {
 	page, err := New()
 	if err != nil {
-		return nil, err
+		page = &Page{words: &words{}}
 	}
-	return &Guard{Page: page, command: command, log: log}, nil
+	return &Guard{Page: page, command: command, log: log, problem: err}
 }
 
 // Run keeps a sentinel running until ctx ends.
 func (g *Guard) Run(ctx context.Context) {
+	if g.problem != nil {
+		g.log.Error(g.problem, "Failed to start the sentinel")
+		return
+	}
 	wait := restart
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -83,6 +89,9 @@ func (g *Guard) prepare(ctx context.Context) *exec.Cmd {
 
 // Awake fails if no sentinel has looked for a while.
 func (g *Guard) Awake() error {
+	if g.problem != nil {
+		return g.problem
+	}
 	if looked := g.looked.Load(); looked == 0 || Now()-time.Duration(looked) > awake {
 		return errAsleep
 	}

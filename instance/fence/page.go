@@ -108,6 +108,9 @@ func (p *Page) License(until time.Duration) { p.licence.Store(int64(until)) }
 // Watch names the postmaster that needs the licence, Starting, or Nobody.
 func (p *Page) Watch(pid int) { p.watched.Store(int64(pid)) }
 
+// Watching tells whether there is somebody to watch.
+func (p *Page) Watching() bool { return p.watched.Load() != Nobody }
+
 // Fenced is how often the sentinel ended PostgreSQL.
 func (p *Page) Fenced() int64 { return p.fenced.Load() }
 

@@ -510,6 +510,9 @@ func (s *story) back(t *testing.T) {
 
 func (s *story) outage(t *testing.T) {
 	pid := postmaster(t, s.a)
+	s.config.LeaseDurationSeconds = 20 // All of it happens within the licence.
+	s.setConfig(t, s.config)
+	s.await(t, 10*time.Second, "the Lease is renewed", func() bool { return s.lease.Duration == 20*time.Second })
 	s.do(func() { s.down = true })
 	// Longer than a renewal's interval, shown by the agent's own complaint.
 	eventually(t, 20*time.Second, "a renewal failed", func() bool {
@@ -533,6 +536,8 @@ func (s *story) outage(t *testing.T) {
 		edited = strconv.Itoa(s.version)
 		s.lease.Version = edited
 	})
+	s.config.LeaseDurationSeconds = 3
+	s.setConfig(t, s.config)
 	s.await(t, 10*time.Second, "the Lease is renewed", func() bool { return s.lease.Version != edited && s.lease.HeldBy() == s.a.name })
 	if postmaster(t, s.a) != pid {
 		t.Error("the primary was restarted")

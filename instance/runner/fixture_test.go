@@ -25,11 +25,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/instance/fence"
 	"github.com/acme/pg-operator/instance/pg"
 	"github.com/acme/pg-operator/instance/runner"
 	"github.com/acme/pg-operator/postgres"
@@ -42,6 +42,25 @@ const (
 	// superPassword is the superuser's.
 	superPassword = "super secret"
 )
+
+// TestMain lets the tests' program be a sentinel, or an agent.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "sentinel" {
+		if err := fence.Stand(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if len(os.Args) == 3 && os.Args[1] == "agent" {
+		if err := live(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
 
 // asOrdinaryUser runs the calling test again as a user that PostgreSQL accepts, if the present one is root.
 func asOrdinaryUser(t *testing.T) (done bool) {
@@ -231,25 +250,28 @@ func (h *host) start() string {
 	h.starts++
 	probes, status := listenLocal(h.t), listenLocal(h.t)
 	h.probeURL, h.statusURL = "http://"+probes.Addr().String(), "https://"+status.Addr().String()
-	options := runner.Options{
+	options := h.options(fmt.Sprintf("start%d", h.starts), h.output)
+	options.Probes, options.Status = probes, status
+	ctx, cancel := context.WithCancel(context.Background())
+	h.stop, h.ended = cancel, make(chan struct{})
+	go func(ended chan struct{}) {
+		defer close(ended)
+		runner.New(options, podKube{h.world, h.name}, h.logger(h.output)).Run(ctx)
+	}(h.ended)
+	return options.Incarnation
+}
+
+// options are an agent's on the host.
+func (h *host) options(incarnation string, log io.Writer) runner.Options {
+	return runner.Options{
 		Cluster: cluster, Instance: h.name, Namespace: namespace,
 		Volume: pg.Volume{Root: h.path("data")}, RunDir: h.path("run"), Listen: "127.0.0.1", Port: h.port,
 		ServerTLS:         pg.Keys{Source: h.path("server"), Dir: h.path("run", "server")},
 		ClientTLS:         pg.Keys{Source: h.path("client"), Dir: h.path("run", "client")},
 		SuperuserPassword: h.path("superuser", "password"), AppPassword: h.path("app", "password"),
-		ShutdownTimeout: 20 * time.Second, Incarnation: fmt.Sprintf("start%d", h.starts), AgentVersion: "test",
-		Log: h.output, Probes: probes, Status: status,
+		Sentinel:        []string{"/proc/self/exe", "sentinel", h.pgdata()},
+		ShutdownTimeout: 20 * time.Second, Incarnation: incarnation, AgentVersion: "test", Log: log,
 	}
-	logger := funcr.New(func(prefix, args string) {
-		_, _ = fmt.Fprintf(h.output, "%s agent %s %s\n", time.Now().Format("15:04:05.000"), prefix, args)
-	}, funcr.Options{})
-	ctx, cancel := context.WithCancel(context.Background())
-	h.stop, h.ended = cancel, make(chan struct{})
-	go func(ended chan struct{}) {
-		defer close(ended)
-		runner.New(options, podKube{h.world, h.name}, logger).Run(ctx)
-	}(h.ended)
-	return options.Incarnation
 }
 
 // halt stops the agent as the kubelet does, and waits for its end.

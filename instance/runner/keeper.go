@@ -33,6 +33,8 @@ type keeper struct {
 	last lease.Lease
 	// known: last was read from the API server.
 	known bool
+	// written is the duration that this incarnation last wrote into the Lease, 0 before.
+	written time.Duration
 }
 
 func newKeeper(r *Runner) *keeper {
@@ -64,10 +66,11 @@ func (k *keeper) run(ctx context.Context) {
 		case <-k.poked:
 			poked = true
 		}
+		begun := time.Now()
 		held, err := k.look(ctx)
 		switch {
 		case held != "":
-			wait = k.duration() / 3
+			wait = k.pace() / 3
 		case poked:
 			wait = freeInterval
 		default:
@@ -75,14 +78,29 @@ func (k *keeper) run(ctx context.Context) {
 		}
 		if err != nil && ctx.Err() == nil {
 			k.runner.log.Error(err, "Failed to read or renew the Lease")
-			wait = k.duration() / 6
+			wait = k.pace() / 6
 		}
 		if failed && err == nil {
 			k.runner.publisher.doubt()
 		}
 		failed = err != nil
-		timer.Reset(wait)
+		// A call that took its time brings the next one no later: the licence counts from the begin.
+		timer.Reset(wait - time.Since(begun))
 	}
+}
+
+// pace is the duration by which calls are timed: as long as the Lease has a shorter one than it is to get, that counts.
+func (k *keeper) pace() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.paceLocked()
+}
+
+func (k *keeper) paceLocked() time.Duration {
+	if k.written > 0 {
+		return min(k.written, k.duration())
+	}
+	return k.duration()
 }
 
 func (k *keeper) duration() time.Duration {
@@ -134,7 +152,7 @@ func (k *keeper) Take(ctx context.Context, decided lease.Lease) error {
 // from it whether the one that does came earlier or later; but when this pod was the instance's while the Lease was
 // as it is still, the holder came earlier.
 func (k *keeper) current(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, k.duration()/6)
+	ctx, cancel := context.WithTimeout(ctx, k.paceLocked()/6)
 	defer cancel()
 	err := k.runner.kube.Current(ctx)
 	if errors.Is(err, kube.ErrReplaced) {
@@ -157,11 +175,14 @@ func (k *keeper) Release(ctx context.Context, end postgres.LSN) error {
 }
 
 func (k *keeper) read(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, k.duration()/6)
+	ctx, cancel := context.WithTimeout(ctx, k.paceLocked()/6)
 	defer cancel()
 	l, err := k.runner.kube.Lease(ctx)
 	k.noteMissing(err)
 	if err != nil {
+		if !k.known {
+			k.goAlone()
+		}
 		return err
 	}
 	if l.Problem != "" {
@@ -174,14 +195,27 @@ func (k *keeper) read(ctx context.Context) error {
 	return nil
 }
 
+// write writes the Lease. For its holder that renews the licence if it succeeds; a Lease that is given away ends it before.
 func (k *keeper) write(ctx context.Context, l lease.Lease) error {
 	duration := k.duration()
-	ctx, cancel := context.WithTimeout(ctx, duration/6)
+	ctx, cancel := context.WithTimeout(ctx, min(duration, k.paceLocked())/6)
 	defer cancel()
-	written, err := k.runner.kube.UpdateLease(ctx, k.annotate(l), duration)
+	l = k.annotate(l)
+	if l.Holder != k.identity {
+		k.runner.licence.revoke()
+	}
+	renewal := k.runner.licence.renewing(duration, alone(l.Members, k.runner.options.Instance))
+	written, err := k.runner.kube.UpdateLease(ctx, l, duration)
 	k.noteMissing(err)
+	if errors.Is(err, kube.ErrNoLease) && k.last.Holder == k.identity {
+		// Nobody can hold what does not exist, and once it is made anew, nobody takes it without asking this instance.
+		k.runner.licence.renewed(renewal)
+	}
 	if err != nil {
 		return err
+	}
+	if k.written = duration; l.Holder == k.identity {
+		k.runner.licence.renewed(renewal)
 	}
 	k.learn(written)
 	return nil
@@ -234,10 +268,15 @@ func (k *keeper) learn(l lease.Lease) {
 	r.memory.Lease = &l
 	r.remember()
 	r.mu.Unlock()
+	revoked := false
 	r.update(func(f *agent.Facts) {
 		f.Lease, f.LeaseKnown = l, true
 		if l.Holder == k.identity {
 			f.HeldTerm = l.Term
 		}
+		revoked = unlicensed(*f)
 	})
+	if revoked {
+		r.licence.revoke()
+	}
 }

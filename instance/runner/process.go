@@ -49,6 +49,7 @@ func (r *Runner) launch(ctx context.Context, p *pg.Process, replica bool, ending
 		go r.watchServer(watch, p)
 		<-p.Done()
 		cancel()
+		r.licence.ended(ctx, p)
 		if r.ended(p) {
 			r.inspect(ctx)
 		}

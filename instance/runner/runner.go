@@ -50,6 +50,8 @@ type Options struct {
 	ServerTLS, ClientTLS pg.Keys
 	// SuperuserPassword and AppPassword are files with passwords.
 	SuperuserPassword, AppPassword string
+	// Sentinel is the command of the program that ends PostgreSQL when the agent cannot (package fence).
+	Sentinel []string
 	// ShutdownTimeout bounds a clean shutdown of PostgreSQL.
 	ShutdownTimeout time.Duration
 	// Incarnation is random per start of the agent; AgentVersion its program's version.
@@ -67,6 +69,7 @@ type Runner struct {
 	log     logr.Logger
 
 	keeper    *keeper
+	licence   *licence
 	scout     *scout
 	publisher *publisher
 
@@ -111,6 +114,7 @@ func New(options Options, kube Kube, log logr.Logger) *Runner {
 	r := &Runner{options: options, kube: kube, log: log, wake: make(chan struct{}, 1), unsaved: make(chan struct{}, 1), begun: time.Now()}
 	r.facts.Self, r.facts.Incarnation = options.Instance, options.Incarnation
 	r.keeper = newKeeper(r)
+	r.licence = newLicence(r)
 	r.scout = newScout(r)
 	r.publisher = newPublisher(r)
 	return r
@@ -128,6 +132,8 @@ func (r *Runner) Run(ctx context.Context) {
 	for _, part := range []func(){
 		func() { r.kube.WatchConfig(work, r.configChanged) },
 		func() { r.keeper.run(work) },
+		func() { r.licence.run(work) },
+		func() { r.licence.guard.Run(work) },
 		func() { r.scout.run(work) },
 		func() { r.publisher.run(work) },
 		func() { r.watchFiles(work) },

@@ -7,6 +7,7 @@ import (
 
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/instance/agent"
+	"github.com/acme/pg-operator/instance/fence"
 	"github.com/acme/pg-operator/instance/lease"
 	"github.com/acme/pg-operator/instance/pg"
 )
@@ -127,7 +128,7 @@ func (r *Runner) start(ctx context.Context, replica bool) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	process, err := server.Start(ctx)
+	process, err := r.startServer(ctx, server, replica)
 	if err != nil {
 		return err
 	}
@@ -138,6 +139,23 @@ func (r *Runner) start(ctx context.Context, replica bool) error {
 	r.mu.Unlock()
 	r.launch(ctx, process, replica, ending)
 	return nil
+}
+
+// startServer starts the postmaster; a primary's only with a licence, and watched by the sentinel from the beginning.
+func (r *Runner) startServer(ctx context.Context, server pg.Server, replica bool) (*pg.Process, error) {
+	if replica {
+		return server.Start(ctx)
+	}
+	if err := r.licence.admit(ctx); err != nil {
+		return nil, err
+	}
+	process, err := server.Start(ctx)
+	if err != nil {
+		r.licence.watch(fence.Nobody)
+		return nil, err
+	}
+	r.licence.watch(process.Pid())
+	return process, nil
 }
 
 // becomeReplica marks the data as a replica's. For a primary's that is for ever as long as nobody votes, and its data

@@ -12,6 +12,7 @@ import (
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/instance/agent"
 	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/instance/fence"
 	"github.com/acme/pg-operator/instance/kube"
 	"github.com/acme/pg-operator/instance/lease"
 )
@@ -25,8 +26,13 @@ type world struct {
 	version int
 	primary agent.Endpoint
 	pods    map[string]podView
-	// down makes every call fail.
-	down bool
+	// down makes every call fail; refused counts the writes of the Lease that it refused.
+	down    bool
+	refused int
+	// mute does what is asked, and lets nobody know.
+	mute bool
+	// renewal is when the Lease was last written, or first since mute was set, by fence.Now.
+	renewal time.Duration
 	// terms are the holders of each term, to prove that there is one.
 	terms map[int32]string
 }
@@ -65,6 +71,12 @@ func (w *world) pod(name string) podView {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.pods[name]
+}
+
+func (w *world) renewalNow() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.renewal
 }
 
 func (w *world) leaseNow() lease.Lease {
@@ -131,19 +143,26 @@ func (k podKube) Lease(context.Context) (lease.Lease, error) {
 	return k.lease, nil
 }
 
-func (k podKube) UpdateLease(_ context.Context, l lease.Lease, _ time.Duration) (lease.Lease, error) {
+func (k podKube) UpdateLease(_ context.Context, l lease.Lease, duration time.Duration) (lease.Lease, error) {
 	var err error
 	k.do(func() {
 		switch {
 		case k.down:
+			k.refused++
 			err = errDown
 		case l.Version != k.lease.Version:
 			err = kube.ErrConflict
 		default:
 			k.version++
-			l.Version = strconv.Itoa(k.version)
+			l.Version, l.Duration = strconv.Itoa(k.version), duration
 			k.lease = l
 			k.terms[l.Term] = l.Holder
+			if !k.mute || k.renewal == 0 {
+				k.renewal = fence.Now()
+			}
+			if k.mute {
+				err = errDown
+			}
 		}
 	})
 	return l, err

@@ -29,6 +29,7 @@ func BenchmarkRestart(b *testing.B) {
 	plane := controlplane.During(b, controlplane.Options{})
 	namespace := plane.Namespace(b)
 	w := world.Start(b, plane, namespace)
+	w.With(func() { w.Issues = true })
 	binary := build(b, plane)
 	process := start(b, plane, binary)
 	converge(b, plane, namespace)

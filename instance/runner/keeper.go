@@ -141,11 +141,20 @@ func (k *keeper) Take(ctx context.Context, decided lease.Lease) error {
 	if err := k.current(ctx); err != nil {
 		return err
 	}
-	err := k.write(ctx, k.last.Taken(k.identity))
+	err := k.write(ctx, k.taken())
 	if errors.Is(err, kube.ErrConflict) {
 		return k.read(ctx)
 	}
 	return err
+}
+
+// taken is the Lease as this incarnation takes it, in a term above all that were seen: it may have been made anew.
+func (k *keeper) taken() lease.Lease {
+	k.runner.mu.Lock()
+	defer k.runner.mu.Unlock()
+	l := k.last.Taken(k.identity)
+	l.Term = max(l.Term, k.runner.memory.SeenTerm+1)
+	return l
 }
 
 // current fails if another pod took the place of the agent's. An incarnation that never held the Lease cannot tell
@@ -265,7 +274,10 @@ func (k *keeper) learn(l lease.Lease) {
 	r := k.runner
 	r.log.Info("Lease changed", "holder", l.Holder, "term", l.Term, "systemID", l.SystemID)
 	r.mu.Lock()
-	r.memory.Lease = &l
+	r.memory.Lease, r.memory.SeenTerm = &l, max(r.memory.SeenTerm, l.Term)
+	if l.Holder == k.identity && r.facts.Data.Primary() {
+		r.led(l.Term)
+	}
 	r.remember()
 	r.mu.Unlock()
 	revoked := false

@@ -21,6 +21,10 @@ type memory struct {
 	Config *contract.Config `json:"config,omitempty"`
 	// Lease as last seen.
 	Lease *lease.Lease `json:"lease,omitempty"`
+	// LedTerm is the last term in which PostgreSQL took writes on the volume; it is on disk before it does. SeenTerm is
+	// the last term that was seen.
+	LedTerm  int32 `json:"ledTerm,omitempty"`
+	SeenTerm int32 `json:"seenTerm,omitempty"`
 	// LastOrder that was carried out.
 	LastOrder string `json:"lastOrder,omitempty"`
 	// Ahead says that the data has what the primary lost. It is not asked again: a primary that has written as much
@@ -58,6 +62,21 @@ func recall(volume pg.Volume) (memory, error) {
 		return memory{}, fmt.Errorf("cannot read %s: %w", volume.StateFile(), err)
 	}
 	return m, nil
+}
+
+// leads notes on disk that PostgreSQL is about to take writes in a term.
+func (r *Runner) leads() error {
+	r.mu.Lock()
+	term := r.facts.Lease.Term
+	r.led(term)
+	r.mu.Unlock()
+	return r.saveMemory()
+}
+
+// led notes that the volume's data is that of the primary of a term. The caller holds mu.
+func (r *Runner) led(term int32) {
+	r.memory.LedTerm, r.memory.SeenTerm = max(r.memory.LedTerm, term), max(r.memory.SeenTerm, term)
+	r.facts.LedTerm = r.memory.LedTerm
 }
 
 // remember has the memory written soon. The caller holds mu, which no disk may hold up.

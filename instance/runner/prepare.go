@@ -140,7 +140,9 @@ func (r *Runner) lock() error {
 	if !r.facts.LeaseKnown && m.Lease != nil && m.Lease.Holder != "" && m.Lease.HeldBy() != r.options.Instance {
 		r.facts.Lease, r.facts.LeaseKnown = *m.Lease, true
 	}
+	m.SeenTerm = max(m.SeenTerm, r.memory.SeenTerm)
 	r.memory = m
+	r.led(m.LedTerm)
 	r.facts.Diagnosis = m.diagnosis()
 	r.facts.Data = agent.Data{}
 	r.remember()

@@ -2,9 +2,12 @@ package runner
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sys/unix"
 
 	"github.com/acme/pg-operator/instance/agent"
 	"github.com/acme/pg-operator/instance/pg"
@@ -103,6 +106,7 @@ func (r *Runner) ended(p *pg.Process) (unexpected bool) {
 func (r *Runner) watchServer(ctx context.Context, p *pg.Process) {
 	w := serverWatch{runner: r, process: p, quietSince: time.Now(), poked: make(chan struct{}, 1)}
 	defer func() { w.close(context.WithoutCancel(ctx)) }()
+	go w.watchReceiver(ctx)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -123,9 +127,10 @@ type serverWatch struct {
 	conn    *pgx.Conn
 	// quietSince is since when a replica has not been streaming; it is zero while it does.
 	quietSince time.Time
-	// receiver is the process that receives the log, since receiverSince.
+	// receiver is the process that receives the log, since receiverSince; alive is the one that is watched, 0 for none.
 	receiver      int
 	receiverSince time.Time
+	alive         atomic.Int64
 	// slotsAt is when the slots were last looked at.
 	slotsAt time.Time
 	// poked asks for a look now.
@@ -209,8 +214,8 @@ func (w *serverWatch) learn(ctx context.Context, o pg.Observation) time.Duration
 		w.runner.log.Error(err, "Failed to look at the replicas")
 	}
 	w.runner.updateServer(w.process, func(f *agent.Facts) {
-		if w.door.closed() != nil {
-			return
+		if w.door.closed() != nil || o.Recovering && w.runner.promoted == w.process {
+			return // Or it was promoted since it was asked.
 		}
 		if !f.Server.Accepting {
 			w.runner.accepted(ctx)
@@ -237,8 +242,31 @@ const negotiation = 300 * time.Millisecond
 func (w *serverWatch) streaming(o pg.Observation) bool {
 	if o.Receiver != w.receiver {
 		w.receiver, w.receiverSince = o.Receiver, time.Now()
+		w.alive.Store(int64(o.Receiver))
 	}
 	return o.Receiver != 0 && (o.Heard || time.Since(w.receiverSince) > negotiation)
+}
+
+// watchReceiver has the server and the Lease looked at as soon as the process that receives the log ends, because the
+// primary may have ended. It goes on until ctx ends.
+func (w *serverWatch) watchReceiver(ctx context.Context) {
+	tick := time.NewTicker(observeSoon)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		pid := w.alive.Load()
+		if pid == 0 || !errors.Is(unix.Kill(int(pid), 0), unix.ESRCH) {
+			continue
+		}
+		if w.alive.CompareAndSwap(pid, 0) {
+			w.poke()
+			w.runner.keeper.poke()
+		}
+	}
 }
 
 // updateServer changes facts about a postmaster, if it still is the instance's. The main loop is only woken by news.

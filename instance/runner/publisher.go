@@ -3,11 +3,13 @@ package runner
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/acme/pg-operator/instance/agent"
 	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/instance/kube"
 )
 
 // A write that failed is repeated soon, then less often.
@@ -35,10 +37,12 @@ type publication struct {
 	term int32
 }
 
-// publisher writes what changed of a publication at once, and all of it from time to time.
+// publisher writes what changed of a publication at once, and all of it from time to time. Where the -rw Service leads
+// is written beside the rest, so that nothing else holds it up.
 type publisher struct {
 	runner *Runner
-	poked  chan struct{}
+	// served and poked tell of changes of where the Service leads, and of the rest.
+	served, poked chan struct{}
 	// doubted has everything written again at once.
 	doubted chan struct{}
 
@@ -51,7 +55,8 @@ type publisher struct {
 
 func newPublisher(r *Runner) *publisher {
 	return &publisher{
-		runner: r, poked: make(chan struct{}, 1), doubted: make(chan struct{}, 1), settled: make(chan struct{}),
+		runner: r, served: make(chan struct{}, 1), poked: make(chan struct{}, 1), doubted: make(chan struct{}, 1),
+		settled: make(chan struct{}),
 	}
 }
 
@@ -87,16 +92,19 @@ func (p *publisher) want(report contract.Report, label string, d agent.Decision)
 		return
 	}
 	p.wanted = next
-	select {
-	case p.poked <- struct{}{}:
-	default:
+	for _, changed := range []chan struct{}{p.served, p.poked} {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
 	}
 }
 
 func (p *publisher) run(ctx context.Context) {
-	retry := publishRetry
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	var group sync.WaitGroup
+	group.Go(func() { p.repeat(ctx, p.served, p.serve) })
+	group.Go(func() { p.repeat(ctx, p.poked, p.publish) })
+	defer group.Wait()
 	again := time.NewTicker(serveAgain)
 	defer again.Stop()
 	published := time.Now()
@@ -104,21 +112,32 @@ func (p *publisher) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.poked:
-		case <-timer.C:
 		case <-again.C:
 			all := time.Since(published) >= publishAgain
 			if all {
 				published = time.Now()
 			}
 			p.insist(ctx, all)
-			continue
 		case <-p.doubted:
 			published = time.Now()
 			p.insist(ctx, true)
-			continue
 		}
-		if err := p.publish(ctx); err != nil && ctx.Err() == nil {
+	}
+}
+
+// repeat writes at each change, and again while that fails, until ctx ends.
+func (p *publisher) repeat(ctx context.Context, changed <-chan struct{}, write func(context.Context) error) {
+	retry := publishRetry
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-timer.C:
+		}
+		if err := write(ctx); err != nil && ctx.Err() == nil {
 			p.runner.log.Error(err, "Failed to publish the instance's state")
 			timer.Reset(retry)
 			retry = min(2*retry, publishRetryMax)
@@ -128,36 +147,75 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
-// publish writes until what is wanted is done. Clients are led here before the label says so, which they may wait for.
+// serve leads the -rw Service as is wanted.
+func (p *publisher) serve(ctx context.Context) error {
+	for {
+		p.mu.Lock()
+		wanted, done := p.wanted, p.done
+		p.mu.Unlock()
+		if wanted.serves() == done.serves() {
+			return nil
+		}
+		switch {
+		case wanted.leave && !done.leave:
+			if err := p.lead(ctx, false, wanted.term); err != nil {
+				return err
+			}
+		case wanted.serve && (!done.serve || done.term != wanted.term):
+			if err := p.lead(ctx, true, wanted.term); err != nil {
+				return err
+			}
+		}
+		p.finish(func(done *publication) { done.serve, done.leave, done.term = wanted.serve, wanted.leave, wanted.term })
+	}
+}
+
+// lead leads the Service here, or has it refuse connections. A pod that has another one in its place learns of that.
+func (p *publisher) lead(ctx context.Context, ready bool, term int32) error {
+	err := p.runner.kube.Serve(ctx, p.runner.options.Port, ready, term)
+	if errors.Is(err, kube.ErrReplaced) {
+		p.runner.update(func(f *agent.Facts) { f.Replaced = true })
+	}
+	return err
+}
+
+// serves is the part of a publication that concerns the Service.
+func (p publication) serves() publication {
+	p.report, p.label = "", ""
+	return p
+}
+
+// publish writes report and label as is wanted. Clients are led here before the label says so, which they may wait for.
 func (p *publisher) publish(ctx context.Context) error {
 	for {
 		p.mu.Lock()
 		wanted, done := p.wanted, p.done
-		if wanted == done {
-			close(p.settled)
-			p.settled = make(chan struct{})
-			p.mu.Unlock()
+		p.mu.Unlock()
+		if wanted.report == done.report && wanted.label == done.label || wanted.serve && wanted.serves() != done.serves() {
 			return nil
 		}
-		p.mu.Unlock()
-		switch {
-		case wanted.leave && !done.leave:
-			if err := p.runner.kube.Serve(ctx, p.runner.options.Port, false, wanted.term); err != nil {
-				return err
-			}
-		case wanted.serve && (!done.serve || done.term != wanted.term):
-			if err := p.runner.kube.Serve(ctx, p.runner.options.Port, true, wanted.term); err != nil {
-				return err
-			}
+		if err := p.runner.kube.Publish(ctx, wanted.report, wanted.label); err != nil {
+			return err
 		}
-		if wanted.report != done.report || wanted.label != done.label {
-			if err := p.runner.kube.Publish(ctx, wanted.report, wanted.label); err != nil {
-				return err
-			}
+		p.finish(func(done *publication) { done.report, done.label = wanted.report, wanted.label })
+	}
+}
+
+// finish notes what was written, and tells who waits for all of it.
+func (p *publisher) finish(note func(done *publication)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	served := p.done.serves()
+	note(&p.done)
+	if p.done.serves() != served {
+		select {
+		case p.poked <- struct{}{}:
+		default:
 		}
-		p.mu.Lock()
-		p.done = wanted
-		p.mu.Unlock()
+	}
+	if p.done == p.wanted {
+		close(p.settled)
+		p.settled = make(chan struct{})
 	}
 }
 
@@ -168,7 +226,7 @@ func (p *publisher) insist(ctx context.Context, all bool) {
 	wanted, done := p.wanted, p.done
 	p.mu.Unlock()
 	if wanted.serve && done.serve {
-		if err := p.runner.kube.Serve(ctx, p.runner.options.Port, true, wanted.term); err != nil && ctx.Err() == nil {
+		if err := p.lead(ctx, true, wanted.term); err != nil && ctx.Err() == nil {
 			p.runner.log.Error(err, "Failed to lead the -rw Service here again")
 		}
 	}

@@ -89,6 +89,8 @@ type Runner struct {
 	giveBack func()
 	programs pg.Programs
 	process  *pg.Process
+	// promoted is the postmaster that was started as a replica's, and made the primary's.
+	promoted *pg.Process
 	// expected: the process is being stopped on purpose.
 	expected bool
 	// observed is what the server last said of itself.

@@ -95,6 +95,8 @@ func (r *Runner) carryOut(ctx context.Context, task agent.Task, decided lease.Le
 		return r.restart(ctx)
 	case agent.TaskFence:
 		return r.fence(ctx)
+	case agent.TaskPromote:
+		return r.promote(ctx)
 	default:
 		return fmt.Errorf("task %s is not known", task)
 	}
@@ -119,6 +121,8 @@ func (r *Runner) start(ctx context.Context, replica bool) error {
 			return err
 		}
 		defer r.inspect(ctx)
+	} else if err := r.leads(); err != nil {
+		return err
 	}
 	server := r.server()
 	refused, err := server.Configure(ctx, configuration)

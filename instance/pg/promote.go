@@ -1,0 +1,96 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sys/unix"
+
+	"github.com/acme/pg-operator/postgres"
+)
+
+// ReserveTimeline has the next promotion begin no timeline before t: PostgreSQL takes the one after the newest that it
+// has a history of. Two instances that were promoted from the same timeline at different times would otherwise write
+// different logs under one name. after is the timeline that the data is on.
+func (v Volume) ReserveTimeline(after, t postgres.Timeline) error {
+	for between := after + 1; between < t; between++ {
+		path := filepath.Join(v.PGData(), "pg_wal", between.HistoryFile())
+		if _, err := os.Lstat(path); err == nil {
+			continue
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		// A replica that reads it finds that the timeline left its own long ago, and does not follow it.
+		if err := WriteFile(path, []byte("1\t0/0\treserved, never written\n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// How long a promotion is left alone while the log that it has to apply makes no progress, before the sessions of
+// clients end: their queries may stand in its way for as long as max_standby_streaming_delay.
+const promotionPatience = 200 * time.Millisecond
+
+// Promote makes a replica's postmaster take writes, and returns what it is then. All of the log that it has is applied
+// before.
+func (p *Process) Promote(ctx context.Context) (Observation, error) {
+	conn, err := p.server.Connect(ctx, postgres.RoleSuperuser)
+	if err != nil {
+		return Observation{}, err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if err := WriteFile(filepath.Join(p.server.Volume.PGData(), "promote"), nil); err != nil {
+		return Observation{}, err
+	}
+	if err := p.signal(unix.SIGUSR1); err != nil {
+		return Observation{}, err
+	}
+	tick := time.NewTicker(polling)
+	defer tick.Stop()
+	replayed, since := postgres.LSN(0), time.Now()
+	for {
+		o, err := Observe(ctx, conn)
+		if err != nil || !o.Recovering {
+			return o, err
+		}
+		if o.Replayed != replayed {
+			replayed, since = o.Replayed, time.Now()
+		} else if time.Since(since) > promotionPatience {
+			since = time.Now()
+			if err := endClients(ctx, conn); err != nil {
+				return Observation{}, err
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-p.done:
+			return Observation{}, errors.New(p.Ending())
+		case <-ctx.Done():
+			return Observation{}, fmt.Errorf("the promotion does not come to its end: %w", ctx.Err())
+		}
+	}
+}
+
+// endClients ends the sessions of clients, but for the agent's.
+func endClients(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_get_activity(NULL)
+		WHERE backend_type = 'client backend' AND application_name <> current_setting('application_name')`)
+	return err
+}
+
+// PromotedSlots makes the wanted slots on a new primary.
+func (s Server) PromotedSlots(ctx context.Context, wanted []string) error {
+	conn, err := s.Connect(ctx, postgres.RoleSuperuser)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	return provisionSlots(ctx, conn, wanted)
+}

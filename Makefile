@@ -28,7 +28,7 @@ CONTROLLER_GEN := go tool controller-gen
 # Packages whose tests start an API server, and all packages whose tests need no cluster.
 MODULE := github.com/acme/pg-operator
 API_TESTS = $(shell grep -rl --include='*_test.go' '$(MODULE)/test/controlplane"' test | grep -v '^test/bench/' | xargs -r dirname | sort -u | sed 's|^|./|')
-UNIT = $(filter-out $(API_TESTS:./%=$(MODULE)/%) $(MODULE)/test/e2e,$(shell go list ./...))
+UNIT = $(filter-out $(API_TESTS:./%=$(MODULE)/%) $(MODULE)/test/e2e $(MODULE)/test/chaos,$(shell go list ./...))
 # Packages whose tests compare with golden files.
 GOLDEN = $(shell grep -rl --include='*_test.go' '$(MODULE)/test/golden"' apis instance postgres reconciler webhooks | xargs -r dirname | sort -u | sed 's|^|./|')
 # Everything that `make generate manifests` writes.
@@ -133,6 +133,20 @@ test-crash: bin/cluster ## End the operator before and after every single write 
 test-e2e: bin/cluster ## Test on the local cluster with real PostgreSQL; starts it if needed. Root on Linux.
 	@bin/cluster up --kubectl bin/kubectl
 	@PGO_E2E=1 go test -p 1 -count=1 -timeout 60m -parallel 4 ./test/pgserver/... ./test/localcluster/... ./test/ledger/... ./test/e2e/... ./test/docs/...
+
+# What make test-chaos does: see the flags of test/chaos.
+SEED ?= 1
+INSTANCES ?= 3,2,1
+MODES ?= async,required
+FAULTS ?=
+ROUNDS ?= 1
+REPORT ?= $(CURDIR)/bin/chaos.txt
+
+.PHONY: test-chaos
+test-chaos: bin/cluster ## Break databases in every way while clients write; prints a table. FAULTS=a,b INSTANCES=3 MODES=async SEED=1 ROUNDS=1.
+	@bin/cluster up --kubectl bin/kubectl
+	@PGO_CHAOS=1 go test -count=1 -timeout 6h -v -run TestFaults ./test/chaos -seed $(SEED) -instances $(INSTANCES) \
+	  -modes $(MODES) -faults '$(FAULTS)' -rounds $(ROUNDS) -report $(REPORT) | grep -v '=== '
 
 .PHONY: test-cluster
 test-cluster: ## Prove the local cluster itself: start, faults, repair, nothing left behind. Removes the machine's cluster.

@@ -47,6 +47,9 @@ type Cluster struct {
 	built    string // reference of the operator's image
 }
 
+// FromAPI stands for the API server where a node is cut from a peer.
+const FromAPI = "api"
+
 // Environment variables that the launcher's command env prints.
 const (
 	envKubeconfig = "KUBECONFIG"
@@ -153,7 +156,19 @@ func (c *Cluster) CutNode(ctx context.Context, name string) error {
 	return err
 }
 
-// HealNode plugs a node in again.
+// CutNodeFrom drops what a node and another one, or the API server (FromAPI), send each other until HealNode.
+func (c *Cluster) CutNodeFrom(ctx context.Context, name, from string) error {
+	_, err := c.run(ctx, nil, c.launcher, "node", "cut", name, "--from", from)
+	return err
+}
+
+// Signal sends a process of the cluster, such as kube-apiserver, a signal by its name, such as STOP.
+func (c *Cluster) Signal(ctx context.Context, process, signal string) error {
+	_, err := c.run(ctx, nil, c.launcher, "signal", process, signal)
+	return err
+}
+
+// HealNode plugs a node in again and undoes its cuts.
 func (c *Cluster) HealNode(ctx context.Context, name string) error {
 	_, err := c.run(ctx, nil, c.launcher, "node", "heal", name)
 	return err

@@ -25,7 +25,7 @@ func main() {
 		SilenceErrors: true,
 	}
 	root.AddCommand(buildCommand(), upCommand(), downCommand(), nodeCommand(), imageCommand(),
-		kubeconfigCommand(), envCommand(), statusCommand(), logsCommand(), execCommand(), kubectlCommand())
+		kubeconfigCommand(), envCommand(), statusCommand(), logsCommand(), signalCommand(), execCommand(), kubectlCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "cluster:", err)
 		os.Exit(1)
@@ -151,6 +151,17 @@ func logsCommand() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			return cluster.CollectLogs(command.Context(), args[0])
+		},
+	}
+}
+
+func signalCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "signal PROCESS SIGNAL",
+		Short: "Send a process of the cluster a signal, such as kube-apiserver STOP, and CONT later",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return cluster.Signal(args[0], args[1])
 		},
 	}
 }

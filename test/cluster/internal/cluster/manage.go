@@ -12,12 +12,15 @@ import (
 	"syscall"
 	"text/tabwriter"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/acme/pg-operator/test/cluster/internal/api"
 	"github.com/acme/pg-operator/test/cluster/internal/images"
 	"github.com/acme/pg-operator/test/cluster/internal/layout"
 	"github.com/acme/pg-operator/test/cluster/internal/netns"
 	"github.com/acme/pg-operator/test/cluster/internal/node"
 	"github.com/acme/pg-operator/test/cluster/internal/pki"
+	"github.com/acme/pg-operator/test/cluster/internal/process"
 )
 
 // FromAPI cuts a node from the API server instead of from a peer.
@@ -265,4 +268,21 @@ func printEnv(out io.Writer, variables [][2]string) error {
 		}
 	}
 	return nil
+}
+
+// Signal sends one of the cluster's processes a signal, by their names such as n1-kubelet and STOP.
+func Signal(name, signal string) error {
+	settings, err := loadSettings()
+	if err != nil {
+		return err
+	}
+	number := unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(signal), "SIG"))
+	if number == 0 {
+		return fmt.Errorf("there is no signal %q", signal)
+	}
+	record, known := process.NewTable(settings.layout()).Get(name)
+	if !known || !record.Alive() {
+		return fmt.Errorf("no process %q runs; cluster status lists them", name)
+	}
+	return record.Signal(number)
 }

@@ -1,0 +1,146 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/apis/v1alpha1"
+	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/test/localcluster"
+)
+
+func deletePod(ctx context.Context, b *bed, primary string) (mend, error) {
+	return nil, b.delete(ctx, primary, -1)
+}
+
+func forceDelete(ctx context.Context, b *bed, primary string) (mend, error) {
+	return nil, b.delete(ctx, primary, 0)
+}
+
+// drain moves everything off the primary's node, as before maintenance, and allows it again in the end.
+func drain(ctx context.Context, b *bed, primary string) (mend, error) {
+	pod, err := b.pod(ctx, primary)
+	if err != nil {
+		return nil, err
+	}
+	node := pod.Spec.NodeName
+	allow := func(ctx context.Context) error {
+		_, err := b.cluster.Kubectl(ctx, "uncordon", node)
+		return err
+	}
+	_, err = b.cluster.Kubectl(ctx, "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=90s")
+	return allow, err
+}
+
+func cutAPI(ctx context.Context, b *bed, primary string) (mend, error) {
+	return b.cut(ctx, primary, func(string) []string { return []string{localcluster.FromAPI} })
+}
+
+func cutPeers(ctx context.Context, b *bed, primary string) (mend, error) {
+	var peers []string
+	for _, instance := range b.others(primary) {
+		pod, err := b.pod(ctx, instance)
+		if err != nil {
+			return nil, err
+		}
+		peers = append(peers, pod.Spec.NodeName)
+	}
+	return b.cut(ctx, primary, func(string) []string { return peers })
+}
+
+// cutAll unplugs the primary's node: for the others this is the same as the loss of the node.
+func cutAll(ctx context.Context, b *bed, primary string) (mend, error) {
+	return b.cut(ctx, primary, func(string) []string { return nil })
+}
+
+// cut takes an instance's node off what from says, off everything if that is nothing.
+func (b *bed) cut(ctx context.Context, instance string, from func(node string) []string) (mend, error) {
+	pod, err := b.pod(ctx, instance)
+	if err != nil {
+		return nil, err
+	}
+	node := pod.Spec.NodeName
+	heal := func(ctx context.Context) error { return b.cluster.HealNode(ctx, node) }
+	peers := from(node)
+	if len(peers) == 0 {
+		return heal, b.cluster.CutNode(ctx, node)
+	}
+	for _, peer := range peers {
+		if peer == node {
+			continue
+		}
+		if err := b.cluster.CutNodeFrom(ctx, node, peer); err != nil {
+			return heal, err
+		}
+	}
+	return heal, nil
+}
+
+// stopAPI stops the API server as it is: requests hang.
+func stopAPI(ctx context.Context, b *bed, _ string) (mend, error) {
+	const server = "kube-apiserver"
+	return func(ctx context.Context) error { return b.cluster.Signal(ctx, server, "CONT") }, b.cluster.Signal(ctx, server, "STOP")
+}
+
+// withoutOperator kills the primary's postmaster while no operator runs.
+func withoutOperator(ctx context.Context, b *bed, primary string) (mend, error) {
+	processes, err := b.cluster.OperatorReplicas(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bring := func(ctx context.Context) error { return b.cluster.ScaleOperator(ctx, processes) }
+	if err = b.cluster.ScaleOperator(ctx, 0); err != nil {
+		return bring, err
+	}
+	_, err = killPostmaster(ctx, b, primary)
+	return bring, err
+}
+
+// switchover asks for another primary, and waits until there is one.
+func switchover(ctx context.Context, b *bed, primary string) (mend, error) {
+	target := b.others(primary)[0]
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"annotations": map[string]string{annotationSwitchover: fmt.Sprintf("%s@%d", target, time.Now().UnixNano())},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	object := &v1alpha1.PostgresCluster{}
+	object.Namespace, object.Name = b.namespace, string(b.Cluster)
+	if err = b.cluster.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return nil, err
+	}
+	_, err = localcluster.Wait(ctx, time.Minute, target+" is the primary", func(ctx context.Context) (bool, string) {
+		holder, _, err := b.lease(ctx)
+		return holder == target, fmt.Sprintf("%s holds the Lease, %v", holder, err)
+	})
+	return nil, err
+}
+
+// annotationSwitchover asks for another primary.
+const annotationSwitchover = "db.example.com/switchover"
+
+// awaitPrimary waits until the Lease's holder runs as the primary of a term later than the given one.
+func (b *bed) awaitPrimary(ctx context.Context, term int32) (primary string, err error) {
+	_, err = localcluster.Wait(ctx, time.Minute, "a primary of a later term", func(ctx context.Context) (bool, string) {
+		holder, now, err := b.lease(ctx)
+		if err != nil || holder == "" {
+			return false, fmt.Sprintf("no holder, %v", err)
+		}
+		pod, err := b.pod(ctx, holder)
+		if err != nil {
+			return false, err.Error()
+		}
+		report := contract.ParseReport(pod.Annotations[naming.AnnotationReport])
+		primary = holder
+		return now > term && report != nil && report.Term == now && report.Role == contract.RolePrimary && report.State == contract.StateRunning,
+			fmt.Sprintf("%s in term %d reports %+v", holder, now, report)
+	})
+	return primary, err
+}

@@ -1,0 +1,224 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/acme/pg-operator/apis/v1alpha1"
+	"github.com/acme/pg-operator/test/chaos/history"
+	"github.com/acme/pg-operator/test/chaos/load"
+	"github.com/acme/pg-operator/test/chaos/table"
+	"github.com/acme/pg-operator/test/chaos/watch"
+	"github.com/acme/pg-operator/test/localcluster"
+)
+
+// The modes of a cluster.
+const (
+	// modeAsync lets commits return before a replica has them.
+	modeAsync = "async"
+	// modeRequired lets each commit wait for a replica: what is acknowledged is never lost.
+	modeRequired = "required"
+)
+
+const (
+	// steady is how many acknowledged writes show that clients can work.
+	steady = 20
+	// healTimeout bounds the time from a fault's end until all instances run again, beyond every goal.
+	healTimeout = 2 * time.Minute
+	// staleLimit is how long a primary that lost its Lease may go on to answer reads: the Lease's duration.
+	staleLimit = 10 * time.Second
+)
+
+// suite runs faults on clusters of one kind.
+type suite struct {
+	cluster   *localcluster.Cluster
+	nodes     []string // empty: wherever there is room
+	instances int32
+	mode      string
+}
+
+func (s suite) name() string { return fmt.Sprintf("%d %s", s.instances, s.mode) }
+
+// run tries one fault after the other on one cluster, or on a new one when the last fault broke it.
+func (s suite) run(t *testing.T, chosen []fault, runs *[]table.Run) {
+	var b *bed
+	for number, f := range chosen {
+		if s.instances < f.needs || f.cuts && len(s.nodes) == 0 {
+			continue
+		}
+		if b == nil {
+			b = newBed(t, s)
+		}
+		healthy := t.Run(f.name, func(t *testing.T) {
+			r := &trial{t: t, bed: b, fault: f, mode: s.mode, number: uint64(number)}
+			*runs = append(*runs, r.run())
+		})
+		if !healthy {
+			t.Logf("Again: make test-chaos SEED=%d INSTANCES=%d MODES=%s FAULTS=%s", *seed, s.instances, s.mode, f.name)
+			b = nil
+		}
+	}
+}
+
+// trial is one run of a fault.
+type trial struct {
+	t      *testing.T
+	bed    *bed
+	fault  fault
+	mode   string
+	number uint64
+
+	load    *load.Load
+	watcher *watch.Watcher
+	result  table.Run
+}
+
+// run breaks something, waits until all is well again, and judges.
+func (r *trial) run() table.Run {
+	r.result = table.Run{Mode: fmt.Sprintf("%d %s", r.bed.instances, r.mode), Fault: r.fault.name}
+	ctx := r.t.Context()
+	primary := r.begin(ctx)
+	told := r.followStatus()
+	injected := r.load.Now()
+	undo, err := r.fault.start(ctx, r.bed, primary)
+	if undo != nil {
+		// Also when the test ends early: the next fault needs the machine as it was.
+		r.t.Cleanup(func() {
+			late, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			if undo != nil {
+				_ = undo(late)
+			}
+		})
+	}
+	if err != nil {
+		r.t.Fatalf("start the fault: %v", err)
+	}
+	wait(ctx, r.fault.hold)
+	if undo != nil {
+		if err = undo(ctx); err != nil {
+			r.t.Fatalf("end the fault: %v", err)
+		}
+		undo = nil
+	}
+	ended := r.load.Now()
+	now, err := r.bed.awaitHealthy(ctx, healTimeout, r.watcher.Looks)
+	r.result.Back = r.load.Now() - ended
+	if err != nil {
+		r.problem("%v", err)
+	}
+	r.result.Moved = err == nil && now != primary
+	r.awaitWrites(ctx)
+	until := r.load.Now()
+	r.load.Stop()
+	r.watcher.Stop()
+	var failover *v1alpha1.FailoverRecord
+	failover, r.result.Reason = told()
+	if v := r.judge(ctx, injected, until); failover != nil && failover.LostBytes != nil && *failover.LostBytes == 0 &&
+		len(v.Timelines) == 2 && len(v.Lost) > 0 {
+		r.problem("%d acknowledged writes are lost, and the status says that none is", len(v.Lost))
+	}
+	r.t.Logf("%+v", r.result)
+	return r.result
+}
+
+// begin starts the clients and the watcher, and waits until they work. It returns the primary.
+func (r *trial) begin(ctx context.Context) (primary string) {
+	primary, err := r.bed.awaitHealthy(ctx, healTimeout, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	config, err := r.bed.config(ctx)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if r.load, err = load.Start(ctx, config, load.Usual(*seed+r.number)); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(r.load.Stop)
+	r.watcher, err = watch.Start(ctx, r.bed.cluster.Client, r.bed.key(string(r.bed.Cluster)), r.bed.names(), config, r.load.Now)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(r.watcher.Stop)
+	if _, err = r.bed.awaitHealthy(ctx, healTimeout, r.watcher.Looks); err != nil {
+		r.t.Fatal(err)
+	}
+	r.awaitWrites(ctx)
+	return primary
+}
+
+// awaitWrites waits until clients have written again.
+func (r *trial) awaitWrites(ctx context.Context) {
+	since := r.load.Now()
+	_, err := localcluster.Wait(ctx, healTimeout, fmt.Sprintf("%d more writes", steady), func(context.Context) (bool, string) {
+		writes, last := r.load.Acknowledged(since)
+		return writes >= steady, fmt.Sprintf("%d writes; last error: %s", writes, last)
+	})
+	if err != nil {
+		r.problem("%v", err)
+	}
+}
+
+func (r *trial) problem(format string, args ...any) {
+	r.t.Helper()
+	text := fmt.Sprintf(format, args...)
+	r.t.Error(text)
+	if r.result.Problem == "" {
+		r.result.Problem = text
+	}
+}
+
+// judge asserts safety always, and of time only what is far beyond every goal.
+func (r *trial) judge(ctx context.Context, injected, until time.Duration) (v history.Verdict) {
+	final, err := r.load.Final(ctx)
+	if err != nil {
+		r.problem("read the database after all: %v", err)
+		return v
+	}
+	operations := r.load.Operations()
+	v = history.Check(operations, final)
+	acks := append(history.Acks(operations), r.watcher.Acks()...)
+	r.result.Outage = history.Outage(operations, injected, until)
+	r.result.Writes, r.result.Lost = v.Acknowledged, len(v.Lost)
+	r.result.TwoWriters, r.result.Stale = history.TwoWriters(acks), v.StaleFor
+	r.t.Logf("%d writes acknowledged, %d failed, %d unknown, of which %d were read and are gone; timelines %v; looks %v; terms %v",
+		v.Acknowledged, v.Failed, v.Unknown, len(v.Vanished), v.Timelines, r.watcher.Looks(), r.watcher.Holders())
+	for _, text := range load.Errors(operations) {
+		r.t.Log(text)
+	}
+	for _, found := range slices.Concat(v.Wrong, v.Back, history.TermErrors(r.watcher.Holders())) {
+		r.problem("%s", found)
+	}
+	if len(v.Lost) > 0 && (r.mode == modeRequired || len(v.Timelines) < 2) {
+		r.problem("%d acknowledged writes are lost:\n%s", len(v.Lost), strings.Join(v.Lost, "\n"))
+	}
+	if r.result.TwoWriters > 0 {
+		r.problem("two instances acknowledged writes for %s", r.result.TwoWriters)
+	}
+	if v.StaleFor > staleLimit {
+		r.problem("reads were late by %s: %s", v.StaleFor, v.Stale[0])
+	}
+	if limit := r.fault.hold + r.fault.outage; r.result.Outage > limit {
+		r.problem("no write was acknowledged for %s, want at most %s", r.result.Outage, limit)
+	}
+	if r.result.Moved && r.fault.stays {
+		r.problem("another instance became the primary, and need not have")
+	}
+	if len(acks) == len(history.Acks(operations)) {
+		r.problem("the watcher saw no instance take writes, so it would not have seen two")
+	}
+	return v
+}
+
+// wait lets a fault last.
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -36,6 +36,9 @@ func (r *Reconciler) finish(
 			r.recorder.Eventf(s.Object, nil, event.Type, event.Reason, event.Action, "%s", event.Message)
 		}
 	}
+	if stored == storedNow {
+		measureFailover(status.FailedOver(&s.Object.Status, &computed))
+	}
 	if status.Restarted(plan, &pass.Result) {
 		m.removed, m.removedAt = plan.Restart.UID, now
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/acme/pg-operator/apis/v1alpha1"
 	"github.com/acme/pg-operator/reconciler/outcome"
 	"github.com/acme/pg-operator/reconciler/snapshot"
+	"github.com/acme/pg-operator/reconciler/status"
 )
 
 const (
@@ -36,6 +37,15 @@ var (
 		Name: "pg_operator_children_migrated_total",
 		Help: "Children whose fields were taken over from field managers of an earlier operator, by kind.",
 	}, []string{"kind"})
+	failovers = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "pg_operator_failovers_total",
+		Help: "Changes of primary that nobody asked for, by cause; events on the PostgresCluster tell the rest.",
+	}, []string{"cause"})
+	failoverSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "pg_operator_failover_duration_seconds",
+		Help:    "Time from the detection of a failed primary until the new one took writes, as the new one says.",
+		Buckets: []float64{0.25, 0.5, 1, 1.5, 2, 3, 5, 10, 15, 20, 30, 60, 120, 300},
+	})
 	clusterReady = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "pg_operator_cluster_ready",
 		Help: "1 when the Ready condition of a PostgresCluster is True, else 0.",
@@ -43,12 +53,23 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(passes, applies, takenBack, migrated, clusterReady)
+	metrics.Registry.MustRegister(passes, applies, takenBack, migrated, failovers, failoverSeconds, clusterReady)
+}
+
+// measureFailover counts a failover that is told of for the first time; nil is none.
+func measureFailover(record *v1alpha1.FailoverRecord) {
+	if record == nil {
+		return
+	}
+	failovers.WithLabelValues(status.CauseWord(record)).Inc()
+	if d, known := status.FailoverDuration(record); known {
+		failoverSeconds.Observe(d.Seconds())
+	}
 }
 
 // measure counts what a pass did, and logs what people may look for.
 func (r *Reconciler) measure(
-	ctx context.Context, s *snapshot.Cluster, status *v1alpha1.PostgresClusterStatus, result *outcome.Result,
+	ctx context.Context, s *snapshot.Cluster, computed *v1alpha1.PostgresClusterStatus, result *outcome.Result,
 ) {
 	logger := log.FromContext(ctx)
 	for _, child := range result.Outcomes {
@@ -74,7 +95,7 @@ func (r *Reconciler) measure(
 	}
 	passes.WithLabelValues(pass).Inc()
 	ready := 0.0
-	if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
+	if meta.IsStatusConditionTrue(computed.Conditions, v1alpha1.ConditionReady) {
 		ready = 1
 	}
 	clusterReady.WithLabelValues(s.Object.Namespace, s.Object.Name).Set(ready)

@@ -36,6 +36,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apisv1alpha1.PostgresClusterStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SynchronousReplication"):
 		return &apisv1alpha1.SynchronousReplicationApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SynchronousStatus"):
+		return &apisv1alpha1.SynchronousStatusApplyConfiguration{}
 
 	}
 	return nil

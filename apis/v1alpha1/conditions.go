@@ -30,6 +30,18 @@ const (
 	ReasonHealing = "Healing"
 	// ReasonNoPrimary says that no instance takes writes.
 	ReasonNoPrimary = "NoPrimary"
+	// ReasonWaitingForQuorum says that no instance takes over, because one that does not answer may have more commits.
+	ReasonWaitingForQuorum = "WaitingForQuorum"
+	// ReasonWaitingForInstances says that no instance takes over before all have said what they have: the Lease was lost.
+	ReasonWaitingForInstances = "WaitingForInstances"
+	// ReasonWaitingForLease says that the primary is silent, and that nobody takes over until its Lease ends.
+	ReasonWaitingForLease = "WaitingForLease"
+	// ReasonTooFarBehind says that no instance takes over, because each lacks more than may be lost.
+	ReasonTooFarBehind = "TooFarBehind"
+	// ReasonFailoverDisabled says that no instance takes over, because spec.failover.enabled is false.
+	ReasonFailoverDisabled = "FailoverDisabled"
+	// ReasonWaitingForReplicas says that commits wait, because too few replicas stream to confirm them.
+	ReasonWaitingForReplicas = "WaitingForReplicas"
 	// ReasonPaused says that spec.paused is set; of Ready, that the spec is not carried out for it.
 	ReasonPaused = "Paused"
 	// ReasonNotPaused says that spec.paused is not set.

@@ -73,6 +73,10 @@ type PostgresClusterStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Conflicts []FieldConflict `json:"conflicts,omitempty"`
 
+	// synchronous is what commits wait for at present, as the primary says; left out when they do not wait.
+	// +optional
+	Synchronous *SynchronousStatus `json:"synchronous,omitempty"` //nolint:kubeapilinter // nil says that they do not wait
+
 	// lastFailover tells of the last change of primary that nobody asked for.
 	// +optional
 	LastFailover *FailoverRecord `json:"lastFailover,omitempty"` //nolint:kubeapilinter // nil says that there was none
@@ -135,9 +139,8 @@ type PlannedStep struct {
 
 // FailoverRecord explains one failover.
 type FailoverRecord struct {
-	// from is the instance that was the primary.
-	// +required
-	// +kubebuilder:validation:MinLength=1
+	// from is the instance that was the primary; left out when there was none.
+	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	From string `json:"from,omitempty"`
 	// to is the instance that became the primary.
@@ -149,12 +152,37 @@ type FailoverRecord struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Cause string `json:"cause,omitempty"`
+	// term that began with it: it counts the changes of primary.
+	// +optional
+	Term int32 `json:"term,omitempty"`
+	// detectedTime is when the cause was noticed.
+	// +optional
+	DetectedTime *metav1.MicroTime `json:"detectedTime,omitempty"`
 	// promotedTime is when the new primary took over.
 	// +optional
-	PromotedTime *metav1.Time `json:"promotedTime,omitempty"`
+	PromotedTime *metav1.MicroTime `json:"promotedTime,omitempty"`
 	// lostBytes is the most write-ahead log that may be lost, in bytes; 0 when proven that nothing was.
 	// +optional
 	LostBytes *int64 `json:"lostBytes,omitempty"`
+	// lostUnknown says why lostBytes is not known.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	LostUnknown string `json:"lostUnknown,omitempty"`
+}
+
+// SynchronousStatus is what commits wait for: any number of the standbys.
+type SynchronousStatus struct {
+	// number of standbys that confirm a commit.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	Number int32 `json:"number,omitempty"`
+	// standbys are the instances of which any may confirm it.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=253
+	Standbys []string `json:"standbys,omitempty"`
 }
 
 // ConflictResolution says what the operator did about a conflict.

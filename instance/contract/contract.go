@@ -15,6 +15,8 @@
 // have to exist.
 package contract
 
+import "time"
+
 // Paths of the probes on naming.PortProbe. They answer yes (200) or no (503).
 const (
 	PathStartup = "/startupz"
@@ -189,7 +191,11 @@ type Report struct {
 	// OrderProblem says why an order cannot be carried out yet.
 	OrderProblem string `json:"orderProblem,omitempty"`
 	// Waiting is a reason in CamelCase, such as WaitingForQuorum, why the cluster has no primary; Message tells more.
-	Waiting string `json:"waiting,omitempty"`
+	// WaitingSince is when it became that.
+	Waiting      string    `json:"waiting,omitempty"`
+	WaitingSince time.Time `json:"waitingSince,omitzero"`
+	// Synchronous is what commits wait for by the primary's settings in force; nil if they do not wait.
+	Synchronous *Quorum `json:"synchronous,omitempty"`
 	// LastFailover of the cluster, as the Lease has it.
 	LastFailover *Failover `json:"lastFailover,omitempty"`
 }

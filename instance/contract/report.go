@@ -3,6 +3,7 @@ package contract
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,6 +24,30 @@ type Failover struct {
 	LostBytes   *int64 `json:"lostBytes,omitempty"`
 	LostUnknown string `json:"lostUnknown,omitempty"`
 }
+
+// Words of Report.Waiting: why nobody takes over. Others may come; they are shown with the report's message all the same.
+const (
+	// WaitingForQuorum: so few of the synchronous replicas vote that one which does not may have more commits.
+	WaitingForQuorum = "WaitingForQuorum"
+	// WaitingForInstances: the Lease was made anew, so every instance has to say what it has.
+	WaitingForInstances = "WaitingForInstances"
+	// WaitingForLease: the primary is silent, and may still serve until its Lease ends.
+	WaitingForLease = "WaitingForLease"
+	// TooFarBehind: no replica is known to have all but the log that may be lost.
+	TooFarBehind = "TooFarBehind"
+	// FailoverDisabled: the primary is gone, and replicas are not to take over.
+	FailoverDisabled = "FailoverDisabled"
+)
+
+// Quorum is what commits wait for: any Number of the Standbys.
+type Quorum struct {
+	Number int32 `json:"number"`
+	// Standbys are names of instances, sorted.
+	Standbys []string `json:"standbys"`
+}
+
+// maxStandbys is more than a cluster ever has, members that are just leaving included.
+const maxStandbys = 16
 
 // MaxFailoverText is how many characters each of a Failover's texts has at most.
 const MaxFailoverText = 256
@@ -47,7 +72,13 @@ func (r *Report) wellFormed() bool {
 	return (r.Role == "" || r.Role == RolePrimary || r.Role == RoleReplica) &&
 		reportForm.word.MatchString(string(r.State)) && reportForm.word.MatchString(r.Waiting) &&
 		reportForm.systemID.MatchString(r.SystemID) && reportForm.version.MatchString(r.DataVersion) &&
-		reportForm.text.MatchString(r.OrderProblem) && (r.LastFailover == nil || r.LastFailover.wellFormed())
+		reportForm.text.MatchString(r.OrderProblem) && (r.LastFailover == nil || r.LastFailover.wellFormed()) &&
+		plausible(r.WaitingSince) && (r.Synchronous == nil || r.Synchronous.wellFormed())
+}
+
+func (q *Quorum) wellFormed() bool {
+	return 0 < q.Number && int(q.Number) <= len(q.Standbys) && len(q.Standbys) <= maxStandbys &&
+		!slices.ContainsFunc(q.Standbys, func(name string) bool { return !reportForm.instance.MatchString(name) })
 }
 
 func (f *Failover) wellFormed() bool {

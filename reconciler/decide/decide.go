@@ -199,9 +199,16 @@ func (p *Plan) timeouts(s *snapshot.Cluster, now time.Time) {
 		p.RequeueAfter = missingPodsDelay
 	}
 	for _, certificate := range s.Certificates {
-		if _, wait := snapshot.CertificateLate(certificate, now); wait > 0 && (p.RequeueAfter == 0 || wait < p.RequeueAfter) {
-			p.RequeueAfter = wait
-		}
+		_, wait := snapshot.CertificateLate(certificate, now)
+		p.lookAgain(wait)
+	}
+	_, wait := s.WaitingLate(now)
+	p.lookAgain(wait)
+}
+
+func (p *Plan) lookAgain(wait time.Duration) {
+	if wait > 0 && (p.RequeueAfter == 0 || wait < p.RequeueAfter) {
+		p.RequeueAfter = wait
 	}
 }
 

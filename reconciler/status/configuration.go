@@ -48,13 +48,22 @@ func Configuration(
 		ac.WithConflicts(entry)
 	}
 	if last := status.LastFailover; last != nil {
-		record := v1alpha1ac.FailoverRecord().WithFrom(last.From).WithTo(last.To)
-		setUnlessEmpty(&record.Cause, last.Cause)
-		record.PromotedTime, record.LostBytes = last.PromotedTime, last.LostBytes
-		ac.WithLastFailover(record)
+		ac.WithLastFailover(failoverConfiguration(last))
+	}
+	if quorum := status.Synchronous; quorum != nil {
+		ac.WithSynchronous(v1alpha1ac.SynchronousStatus().WithNumber(quorum.Number).WithStandbys(quorum.Standbys...))
 	}
 	return v1alpha1ac.PostgresCluster(cluster.Name, cluster.Namespace).
 		WithUID(cluster.UID).WithResourceVersion(cluster.ResourceVersion).WithStatus(ac)
+}
+
+func failoverConfiguration(last *v1alpha1.FailoverRecord) *v1alpha1ac.FailoverRecordApplyConfiguration {
+	record := v1alpha1ac.FailoverRecord().WithTo(last.To).WithTerm(last.Term)
+	setUnlessEmpty(&record.From, last.From)
+	setUnlessEmpty(&record.Cause, last.Cause)
+	setUnlessEmpty(&record.LostUnknown, last.LostUnknown)
+	record.DetectedTime, record.PromotedTime, record.LostBytes = last.DetectedTime, last.PromotedTime, last.LostBytes
+	return record
 }
 
 func setUnlessEmpty(field **string, value string) {

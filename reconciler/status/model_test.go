@@ -133,6 +133,12 @@ func instanceChanges() []func(*snapshot.Instance) {
 		report(func(r *contract.Report) { r.Role = contract.RolePrimary }),
 		report(func(r *contract.Report) { r.Role, r.Term = contract.RolePrimary, 2 }),
 		report(func(r *contract.Report) { r.LeaseMissing = true }),
+		report(func(r *contract.Report) { r.Waiting, r.Message = contract.WaitingForLease, "db-0 is silent" }),
+		report(func(r *contract.Report) {
+			r.State, r.Waiting, r.WaitingSince = contract.StateWaiting, contract.WaitingForQuorum, now.Add(-time.Hour)
+		}),
+		report(func(r *contract.Report) { r.Waiting, r.WaitingSince = "Godot", now.Add(-time.Second) }),
+		report(func(r *contract.Report) { r.LastFailover = takenOver(2) }),
 		func(i *snapshot.Instance) {
 			if i.Claim != nil {
 				i.Claim.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")}
@@ -165,6 +171,9 @@ func clusterChanges() []func(*snapshot.Cluster, *outcome.Result) {
 		func(s *snapshot.Cluster, _ *outcome.Result) { s.Object.Spec.Replicas = new(int32(1)) },
 		func(s *snapshot.Cluster, _ *outcome.Result) { s.Object.Spec.Replicas = new(int32(3)) },
 		func(s *snapshot.Cluster, _ *outcome.Result) { s.Object.Spec.Storage = "30Gi" },
+		func(s *snapshot.Cluster, _ *outcome.Result) {
+			s.Object.Spec.Synchronous = &v1alpha1.SynchronousReplication{Mode: v1alpha1.SynchronousModeQuorum}
+		},
 		func(s *snapshot.Cluster, _ *outcome.Result) { s.Object.Spec.Version = "18" },
 		func(s *snapshot.Cluster, _ *outcome.Result) {
 			s.Object.Spec.Parameters = map[string]string{"work_mem": "8MB"}

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"unicode"
@@ -28,6 +29,10 @@ type rollout struct {
 	lacks []string
 	// certificates are not issued.
 	certificates bool
+	// waiting says why nobody takes over while there is no primary.
+	waiting decide.Block
+	// unconfirmed is how many replicas commits wait for, and have to, while there are too few; 0 when they do not.
+	unconfirmed int32
 }
 
 func observeRollout(s *snapshot.Cluster, plan decide.Plan) rollout {
@@ -36,12 +41,15 @@ func observeRollout(s *snapshot.Cluster, plan decide.Plan) rollout {
 		data: plan.SystemID != "", rendered: rendered(s, plan),
 	}
 	primary, known := s.Primary()
-	r.primary = known && primary.Ready()
+	r.primary, r.waiting = known && primary.Ready(), waiting(s)
 	a := ask(s, plan)
 	for ordinal := range r.members {
 		instance, _ := s.Instance(ordinal)
 		instance.Name = s.Names().Instance(ordinal)
 		r.member(&a, instance)
+	}
+	if number := s.Object.Spec.SynchronousNumber(); r.primary && s.Object.Spec.SynchronousRequired() && r.ready-1 < number {
+		r.unconfirmed = number
 	}
 	for _, instance := range s.Instances {
 		if instance.Pod == nil {
@@ -107,10 +115,12 @@ func (r *rollout) reason(h history) string {
 		return ""
 	case h.first:
 		return v1alpha1.ReasonProvisioning
+	case r.waiting.Reason != "" && r.waiting.Reason != v1alpha1.ReasonWaitingForLease:
+		return r.waiting.Reason
 	case !r.primary && h.previous == v1alpha1.ReasonUpdating:
 		return v1alpha1.ReasonUpdating // It is the primary's turn to restart.
 	case !r.primary:
-		return v1alpha1.ReasonNoPrimary
+		return cmp.Or(r.waiting.Reason, v1alpha1.ReasonNoPrimary)
 	case r.pods != r.wanted && (r.pods > r.wanted || h.scaling):
 		return v1alpha1.ReasonScaling
 	case r.small:
@@ -121,6 +131,8 @@ func (r *rollout) reason(h history) string {
 		return v1alpha1.ReasonUpdating
 	case r.ready == r.members && r.certificates:
 		return v1alpha1.ReasonCertificateNotReady
+	case r.unconfirmed > 0:
+		return v1alpha1.ReasonWaitingForReplicas
 	default:
 		return v1alpha1.ReasonHealing
 	}
@@ -136,10 +148,17 @@ func (r *rollout) counts() string {
 }
 
 func (r *rollout) message() string {
-	if len(r.lacks) == 0 {
-		return r.counts()
+	text := r.counts()
+	if len(r.lacks) > 0 {
+		text += ": " + strings.Join(r.lacks, ", ")
 	}
-	return r.counts() + ": " + strings.Join(r.lacks, ", ")
+	switch {
+	case r.waiting.Message != "":
+		return r.waiting.Message + "; " + text
+	case r.unconfirmed > 0:
+		return fmt.Sprintf("commits wait until %d of the replicas stream; %s", r.unconfirmed, text)
+	}
+	return text
 }
 
 // inWords makes "not streaming" of "NotStreaming".

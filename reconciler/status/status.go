@@ -40,7 +40,8 @@ func Compute(
 		Conditions:         Own(stored.Conditions),
 		ObservedGeneration: s.Object.Generation,
 		Selector:           labels.SelectorFromSet(s.Names().SelectorLabels()).String(),
-		LastFailover:       stored.LastFailover.DeepCopy(),
+		LastFailover:       lastFailover(s, stored.LastFailover),
+		Synchronous:        synchronousStatus(s),
 		SystemID:           plan.SystemID,
 		Plan:               steps(plan),
 		Conflicts:          conflicts(stored.Conflicts, plan, result, now),
@@ -163,6 +164,9 @@ func events(
 			Transition: true, Type: corev1.EventTypeNormal, Reason: "PrimaryChanged", Action: "Observe",
 			Message: fmt.Sprintf("instance %s is the primary", status.Primary),
 		})
+	}
+	if record := FailedOver(stored, status); record != nil {
+		events = append(events, failoverEvent(record))
 	}
 	if Restarted(plan, result) {
 		events = append(events, Event{

@@ -41,6 +41,7 @@ func findTrouble(
 		func() decide.Block { return claimTrouble(s) },
 		func() decide.Block { return podTrouble(s, plan) },
 		func() decide.Block { return certificateTrouble(s, now) },
+		func() decide.Block { return waitingTrouble(s, now) },
 	} {
 		if trouble = find(); trouble.Reason != "" {
 			return trouble, true

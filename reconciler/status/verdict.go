@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,7 +70,9 @@ func (v *verdict) degrade(s *snapshot.Cluster, r *rollout, h history) {
 	v.degraded = !s.Deleting() && r.degraded(h)
 	switch {
 	case v.degraded && !r.primary:
-		v.degradedReason, v.degradedMessage = v1alpha1.ReasonNoPrimary, r.message()
+		v.degradedReason, v.degradedMessage = cmp.Or(r.waiting.Reason, v1alpha1.ReasonNoPrimary), r.message()
+	case v.degraded && r.unconfirmed > 0:
+		v.degradedReason, v.degradedMessage = v1alpha1.ReasonWaitingForReplicas, r.message()
 	case v.degraded:
 		v.degradedReason, v.degradedMessage = v1alpha1.ReasonHealing, r.message()
 	case h.first:

@@ -56,8 +56,8 @@ var (
 		{"hostssl all a all reject" + strings.Repeat(" ", 1001)},
 		slices.Repeat([]string{"hostssl all a all reject"}, 64), slices.Repeat([]string{"hostssl all a all reject"}, 65),
 	}
-	deletionValues = []v1alpha1.DeletionPolicy{"Retain", "Delete", "Keep", ""}
-	upgradeValues  = []v1alpha1.UpgradePolicy{"MinorOnly", "AllowMajor", "Always", ""}
+	deletionValues   = []v1alpha1.DeletionPolicy{"Retain", "Delete", "Keep", ""}
+	upgradeValues    = []v1alpha1.UpgradePolicy{"MinorOnly", "AllowMajor", "Always", ""}
 	modeValues       = []v1alpha1.SynchronousMode{"quorum", "quorum", "quorum", "off", "first", ""}
 	durabilityValues = []v1alpha1.Durability{"", "required", "preferred", "strict"}
 	numberValues     = []*int32{nil, new(int32(1)), new(int32(2)), new(int32(4)), new(int32(0)), new(int32(5))}

@@ -283,7 +283,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("kubectl explain pgc.spec lacks %q:\n%s", want, text)
 		}
 	}
-	for _, part := range []string{"pgc", "pgc.spec", "pgc.spec.synchronous", "pgc.spec.failover", "pgc.status", "pgc.status.instances", "pgc.status.plan", "pgc.status.conflicts", "pgc.status.lastFailover"} {
+	for _, part := range []string{"pgc", "pgc.spec", "pgc.spec.synchronous", "pgc.spec.failover", "pgc.status", "pgc.status.instances", "pgc.status.plan", "pgc.status.conflicts", "pgc.status.lastFailover", "pgc.status.synchronous"} {
 		if text := plane.Kubectl(t, "explain", part); strings.Contains(text, "<no description>") {
 			t.Errorf("a field of %s has no description:\n%s", part, text)
 		}

@@ -52,15 +52,24 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: cause
       type:
         scalar: string
+    - name: detectedTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime
     - name: from
       type:
         scalar: string
     - name: lostBytes
       type:
         scalar: numeric
+    - name: lostUnknown
+      type:
+        scalar: string
     - name: promotedTime
       type:
-        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime
+    - name: term
+      type:
+        scalar: numeric
     - name: to
       type:
         scalar: string
@@ -273,6 +282,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: selector
       type:
         scalar: string
+    - name: synchronous
+      type:
+        namedType: com.github.acme.pg-operator.apis.v1alpha1.SynchronousStatus
     - name: systemID
       type:
         scalar: string
@@ -293,6 +305,18 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: number
       type:
         scalar: numeric
+- name: com.github.acme.pg-operator.apis.v1alpha1.SynchronousStatus
+  map:
+    fields:
+    - name: number
+      type:
+        scalar: numeric
+    - name: standbys
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
 - name: com.github.acme.pg-operator.apis.v1alpha1.UpgradePolicy
   scalar: string
 - name: io.k8s.api.core.v1.Affinity
@@ -629,6 +653,8 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsOperationType
   scalar: string
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime
+  scalar: untyped
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
   map:
     fields:

@@ -13,16 +13,22 @@ import (
 //
 // FailoverRecord explains one failover.
 type FailoverRecordApplyConfiguration struct {
-	// from is the instance that was the primary.
+	// from is the instance that was the primary; left out when there was none.
 	From *string `json:"from,omitempty"`
 	// to is the instance that became the primary.
 	To *string `json:"to,omitempty"`
 	// cause of the failover.
 	Cause *string `json:"cause,omitempty"`
+	// term that began with it: it counts the changes of primary.
+	Term *int32 `json:"term,omitempty"`
+	// detectedTime is when the cause was noticed.
+	DetectedTime *v1.MicroTime `json:"detectedTime,omitempty"`
 	// promotedTime is when the new primary took over.
-	PromotedTime *v1.Time `json:"promotedTime,omitempty"`
+	PromotedTime *v1.MicroTime `json:"promotedTime,omitempty"`
 	// lostBytes is the most write-ahead log that may be lost, in bytes; 0 when proven that nothing was.
 	LostBytes *int64 `json:"lostBytes,omitempty"`
+	// lostUnknown says why lostBytes is not known.
+	LostUnknown *string `json:"lostUnknown,omitempty"`
 }
 
 // FailoverRecordApplyConfiguration constructs a declarative configuration of the FailoverRecord type for use with
@@ -55,10 +61,26 @@ func (b *FailoverRecordApplyConfiguration) WithCause(value string) *FailoverReco
 	return b
 }
 
+// WithTerm sets the Term field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Term field is set to the value of the last call.
+func (b *FailoverRecordApplyConfiguration) WithTerm(value int32) *FailoverRecordApplyConfiguration {
+	b.Term = &value
+	return b
+}
+
+// WithDetectedTime sets the DetectedTime field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DetectedTime field is set to the value of the last call.
+func (b *FailoverRecordApplyConfiguration) WithDetectedTime(value v1.MicroTime) *FailoverRecordApplyConfiguration {
+	b.DetectedTime = &value
+	return b
+}
+
 // WithPromotedTime sets the PromotedTime field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the PromotedTime field is set to the value of the last call.
-func (b *FailoverRecordApplyConfiguration) WithPromotedTime(value v1.Time) *FailoverRecordApplyConfiguration {
+func (b *FailoverRecordApplyConfiguration) WithPromotedTime(value v1.MicroTime) *FailoverRecordApplyConfiguration {
 	b.PromotedTime = &value
 	return b
 }
@@ -68,5 +90,13 @@ func (b *FailoverRecordApplyConfiguration) WithPromotedTime(value v1.Time) *Fail
 // If called multiple times, the LostBytes field is set to the value of the last call.
 func (b *FailoverRecordApplyConfiguration) WithLostBytes(value int64) *FailoverRecordApplyConfiguration {
 	b.LostBytes = &value
+	return b
+}
+
+// WithLostUnknown sets the LostUnknown field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the LostUnknown field is set to the value of the last call.
+func (b *FailoverRecordApplyConfiguration) WithLostUnknown(value string) *FailoverRecordApplyConfiguration {
+	b.LostUnknown = &value
 	return b
 }

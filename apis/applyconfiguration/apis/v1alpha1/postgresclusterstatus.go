@@ -38,6 +38,8 @@ type PostgresClusterStatusApplyConfiguration struct {
 	// conflicts are the latest changes that other field managers made to fields of the operator's objects, at most 16.
 	// One that ended is dropped after an hour.
 	Conflicts []FieldConflictApplyConfiguration `json:"conflicts,omitempty"`
+	// synchronous is what commits wait for at present, as the primary says; left out when they do not wait.
+	Synchronous *SynchronousStatusApplyConfiguration `json:"synchronous,omitempty"`
 	// lastFailover tells of the last change of primary that nobody asked for.
 	LastFailover *FailoverRecordApplyConfiguration `json:"lastFailover,omitempty"`
 }
@@ -161,6 +163,14 @@ func (b *PostgresClusterStatusApplyConfiguration) WithConflicts(values ...*Field
 		}
 		b.Conflicts = append(b.Conflicts, *values[i])
 	}
+	return b
+}
+
+// WithSynchronous sets the Synchronous field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Synchronous field is set to the value of the last call.
+func (b *PostgresClusterStatusApplyConfiguration) WithSynchronous(value *SynchronousStatusApplyConfiguration) *PostgresClusterStatusApplyConfiguration {
+	b.Synchronous = value
 	return b
 }
 

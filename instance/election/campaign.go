@@ -19,6 +19,8 @@ type Campaign struct {
 	began     time.Duration
 	self      string
 	suspected bool
+	// term that the campaign wants to end: the newest that the candidate knew of as it began.
+	term int32
 	// own vote, and those of others by instance; asked and refused are when and why.
 	own     Vote
 	votes   map[string]Vote
@@ -34,8 +36,8 @@ type Campaign struct {
 	dropped     map[string]bool
 }
 
-// Step is what a candidate does next. At most one of Take, Detach and Over is set; otherwise it waits for replies and
-// calls Next again at At.
+// Step is what a candidate does next. At most one of Take, Detach and Over is set. Without Take and Over it waits for
+// replies, and calls Next again after each, and at At.
 type Step struct {
 	// Take: write Lease by compare-and-swap. If only the holder renewed it meanwhile (lease.Lease.Same), AgainstRenewals
 	// tells whether that may be tried again with the newer Version; in any other case the campaign is over.
@@ -46,7 +48,8 @@ type Step struct {
 	// why. Both belong into the failover's record.
 	LostBytes   *int64
 	LostUnknown string
-	// Detach: have the own Voter consider Campaign.Request, write the promise, detach, and Reply with the own vote.
+	// Detach: have the own Voter consider Campaign.Request, write the promise, detach, and Reply with the own vote. Ask may
+	// be set, too. It is set again until the own vote is given; who is at it already need not begin again.
 	Detach bool
 	// Ask are the members to send Campaign.Request to, now.
 	Ask []string
@@ -54,6 +57,9 @@ type Step struct {
 	Over    bool
 	Reason  string
 	Missing []string
+	// Seen is a term that began since the Lease was read, if the campaign is over because of one: tell Watch.Told. Should
+	// the Lease still be older when it is read again, it is not to be trusted.
+	Seen int32
 	// Better is the instance that is waited for because it has more.
 	Better string
 	// At is when to call Next again if no reply comes before.
@@ -65,13 +71,14 @@ type Step struct {
 func NewCampaign(now time.Duration, self string, rules Rules, l lease.Lease, own Vote, suspected bool) *Campaign {
 	return &Campaign{
 		rules: rules, lease: l, began: now, self: self, suspected: suspected, own: own, probing: suspected,
+		term:  max(l.Term, own.Promised, own.LedTerm, own.SeenTerm),
 		votes: map[string]Vote{}, asked: map[string]time.Duration{}, refused: map[string]string{}, dropped: map[string]bool{},
 	}
 }
 
 // Request is what to ask members, the own voter included.
 func (c *Campaign) Request() VoteRequest {
-	return VoteRequest{Candidate: c.self, SystemID: c.own.SystemID, Term: c.newest(), Free: !c.suspected, Probe: c.probing}
+	return VoteRequest{Candidate: c.self, SystemID: c.own.SystemID, Term: c.term, Free: !c.suspected, Probe: c.probing}
 }
 
 // Reply tells of an answer of from: vote, or nil and the problem with it. Votes that are not about the present
@@ -103,6 +110,9 @@ func (c *Campaign) Next(now time.Duration) Step {
 	if reason := c.unfit(); reason != "" {
 		return Step{Over: true, Reason: reason}
 	}
+	if newest := c.newest(); newest > c.term {
+		return Step{Over: true, Reason: fmt.Sprintf("term %d has begun", newest), Seen: newest}
+	}
 	if step, clean := c.inherit(now); clean {
 		return step
 	}
@@ -116,7 +126,7 @@ func (c *Campaign) Next(now time.Duration) Step {
 		return c.probe(now)
 	}
 	if !c.given(c.own) {
-		return Step{Detach: true, At: now + askAgain}
+		return c.detach(now)
 	}
 	if c.older() {
 		return c.takeOlder(now)
@@ -137,18 +147,18 @@ func (c *Campaign) unfit() string {
 		return fmt.Sprintf("has the database %s, not %s", c.own.SystemID, c.lease.SystemID)
 	case !slices.Contains(c.members(), c.self):
 		return "is not a member yet"
-	case c.newest() >= math.MaxInt32-1:
+	case c.term >= math.MaxInt32-1:
 		return "the terms are used up"
 	}
 	return ""
 }
 
 // older tells whether the Lease is older than the database: made anew, or restored from an old copy.
-func (c *Campaign) older() bool { return c.lease.SystemID == "" || c.lease.Term < c.newest() }
+func (c *Campaign) older() bool { return c.lease.SystemID == "" || c.lease.Term < c.term }
 
 // newest is the newest term that anybody is known to know of.
 func (c *Campaign) newest() int32 {
-	newest := max(c.lease.Term, c.own.Promised, c.own.LedTerm, c.own.SeenTerm)
+	newest := c.term
 	for _, vote := range c.votes {
 		newest = max(newest, vote.Promised, vote.LedTerm, vote.SeenTerm)
 	}
@@ -166,7 +176,7 @@ func (c *Campaign) members() []string {
 // given tells whether a vote was given for this campaign: nothing that its instance has will change while the Lease
 // stays in its term.
 func (c *Campaign) given(v Vote) bool {
-	return v.Granted && v.Detached && v.Promised >= c.newest() && v.SystemID == c.own.SystemID
+	return v.Granted && v.Detached && v.Promised >= c.term && v.SystemID == c.own.SystemID
 }
 
 // evidence are the votes that were given, the own included, without those of members that had their time.
@@ -193,12 +203,12 @@ func byData(a, b Vote) int {
 // take is the step that takes the Lease, with lost bytes of log at most, or nil and why that is not known.
 func (c *Campaign) take(lost *int64, unknown string) Step {
 	l := c.lease
-	l.Term = c.newest()
-	l = l.Taken(lease.Identity(c.self, c.own.Incarnation))
+	l.Term = c.term
 	if c.older() {
 		l.SystemID, l.Members, l.Sync = c.own.SystemID, c.members(), lease.Sync{}
 	}
 	l.Sync = c.rules.SyncWhenTaken(c.self, l)
+	l = l.Taken(lease.Identity(c.self, c.own.Incarnation))
 	l.WALLSN = c.own.Received
 	l.Newest = max(l.Newest, l.Timeline, c.newestTimeline()) + 1
 	return Step{Take: true, Lease: l, AgainstRenewals: c.suspected, LostBytes: lost, LostUnknown: unknown}

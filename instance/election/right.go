@@ -12,8 +12,9 @@ import (
 // and that nothing of it runs. clean tells whether that is how this campaign goes on.
 func (c *Campaign) inherit(now time.Duration) (step Step, clean bool) {
 	l := c.lease
-	if l.Holder != "" || l.ReleasedBy == "" || l.Released == 0 || c.older() ||
-		c.own.Timeline != l.Timeline || c.own.Received < l.Released {
+	if l.Holder != "" || l.ReleasedBy == "" || l.Released == 0 || c.older() || c.own.Received < l.Released ||
+		c.own.Timeline != l.Timeline || l.Timeline < l.Newest {
+		// A position says nothing on another timeline, and one that was begun may not have been noted as that of Released.
 		return Step{}, false
 	}
 	if l.Successor != "" && l.Successor != c.self && now < c.began+successorWait {
@@ -33,11 +34,17 @@ func (c *Campaign) probe(now time.Duration) Step {
 		}
 	}
 	if c.proven(willing) {
-		// All are asked again, in earnest, once the own vote is given.
+		// All are asked again, in earnest.
+		c.probing = false
 		clear(c.asked)
-		return Step{Detach: true, At: now + askAgain}
+		return c.detach(now)
 	}
 	return c.wait(now, c.began, c.quorumMembers())
+}
+
+// detach gives the own vote, while the others are asked for theirs.
+func (c *Campaign) detach(now time.Duration) Step {
+	return Step{Detach: true, Ask: c.ask(now), At: now + askAgain}
 }
 
 // vote wins by votes, or waits for them.

@@ -8,6 +8,7 @@
 package election
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -44,21 +45,32 @@ const (
 	askAgain = 250 * time.Millisecond
 )
 
-// SyncWhenTaken is what commits will wait for when self takes the Lease from an election: with Required, a number of
-// all other members. That covers commits which only the instances have that acknowledged them under l.Sync, and the
-// former primary, because the number is not larger than theirs. Otherwise nothing, until standbys stream: the quorum
-// is recorded once PostgreSQL has it.
+// SyncWhenTaken is what commits will wait for when self takes l, which is as it was before, after an election. Without
+// Required that is nothing, until standbys stream: the quorum is recorded once PostgreSQL has it.
+//
+// With it, self has every commit that was acknowledged, and so have the former primary and a quorum of before. The new
+// quorum counts all of those, not only who streams now: should self fail before anybody has what it has, they find each
+// commit among themselves, as long as the number is not larger than theirs. It counts nobody else: a new member without
+// data could not vote.
 func (r Rules) SyncWhenTaken(self string, l lease.Lease) lease.Sync {
 	if !r.Required || r.Number == 0 {
 		return lease.Sync{}
 	}
-	others := slices.DeleteFunc(slices.Clone(l.Members), func(m string) bool { return m == self })
-	if len(others) == 0 {
+	number, standbys := r.Number, l.Members
+	if l.Sync.Synchronous() {
+		standbys = []string{cmp.Or(l.HeldBy(), lease.Instance(l.ReleasedBy))}
+		if standbys[0] == "" {
+			standbys = slices.Clone(l.Members) // The former primary is one of them.
+		}
+		for _, q := range l.Sync.InForce {
+			number = min(number, q.Number)
+			standbys = append(standbys, q.Standbys...)
+		}
+	}
+	standbys = slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(standbys))),
+		func(member string) bool { return member == self })
+	if len(standbys) == 0 {
 		return lease.Sync{}
 	}
-	number := min(r.Number, len(others))
-	for _, q := range l.Sync.InForce {
-		number = min(number, q.Number)
-	}
-	return lease.Sync{Required: true, InForce: []lease.Quorum{{Number: number, Standbys: others}}}
+	return lease.Sync{Required: true, InForce: []lease.Quorum{{Number: min(number, len(standbys)), Standbys: standbys}}}
 }

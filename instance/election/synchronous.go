@@ -26,6 +26,9 @@ type SyncFacts struct {
 	// standbys of Applied as it asks for have all that had been written when that was found out. One that comes back may
 	// lack what others acknowledged before.
 	Settled bool
+	// Doubt: since a write of the Lease last succeeded, one was tried that says something else about commits than
+	// Record. It may have arrived, or still may, until a later write succeeds.
+	Doubt bool
 }
 
 // SyncStep is the next thing to do. At most one of both is set.
@@ -44,6 +47,8 @@ func NextSync(f SyncFacts) SyncStep {
 	target := wantedQuorum(f.Wanted, f.Others, f.Streaming)
 	if !f.Applied.Equal(target) {
 		switch {
+		case f.Doubt:
+			return SyncStep{} // The next renewal tells.
 		case !f.Record.Synchronous() || slices.ContainsFunc(f.Record.InForce, target.Equal):
 			return SyncStep{Apply: &target}
 		case len(target.Standbys) == 0:
@@ -122,17 +127,6 @@ func wantedQuorum(wanted Durability, others, streaming []string) lease.Quorum {
 		return lease.Quorum{Number: len(streaming), Standbys: streaming}
 	}
 	return lease.Quorum{}
-}
-
-// SyncForTaking is what a newly elected primary writes into the Lease as it takes it. It has every commit that was ever
-// acknowledged, and so has the database it takes over from, which is one of the others; the quorums of the term before
-// count no more.
-func SyncForTaking(wanted Durability, others []string) lease.Sync {
-	quorum := wantedQuorum(wanted, others, nil)
-	if len(quorum.Standbys) == 0 {
-		return lease.Sync{}
-	}
-	return lease.Sync{Required: true, InForce: []lease.Quorum{quorum}}
 }
 
 // SyncAtStart is the quorum that PostgreSQL is given before it takes its first write as the primary: the newest that

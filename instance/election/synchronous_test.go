@@ -221,28 +221,23 @@ func (m *primaryModel) confirm() {
 	}
 }
 
-func TestSyncForTaking(t *testing.T) {
+func TestSyncAtStart(t *testing.T) {
 	for name, tc := range map[string]struct {
 		wanted Durability
 		record string
-		taken  string
 		start  string
 	}{
 		"asynchronous": {},
-		"required":     {wanted: Durability{Number: 1, Required: true}, taken: "required ANY 1 (b,c)", start: "ANY 1 (b,c)"},
+		"required":     {wanted: Durability{Number: 1, Required: true}, start: "ANY 1 (b,c)"},
 		"preferred":    {wanted: Durability{Number: 1}},
-		"recorded":     {wanted: Durability{Number: 1, Required: true}, record: "required ANY 1 (b,c); ANY 1 (b)", taken: "required ANY 1 (b,c)", start: "ANY 1 (b)"},
-		"too many":     {wanted: Durability{Number: 3, Required: true}, taken: "required ANY 2 (b,c)", start: "ANY 2 (b,c)"},
+		"recorded":     {wanted: Durability{Number: 1, Required: true}, record: "required ANY 1 (b,c); ANY 1 (b)", start: "ANY 1 (b)"},
+		"too many":     {wanted: Durability{Number: 3, Required: true}, start: "ANY 2 (b,c)"},
 	} {
-		others := []string{"b", "c"}
 		record, err := lease.ParseSync(tc.record)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := SyncForTaking(tc.wanted, others).String(); got != tc.taken {
-			t.Errorf("%s: records %q, want %q", name, got, tc.taken)
-		}
-		got := SyncAtStart(record, tc.wanted, others)
+		got := SyncAtStart(record, tc.wanted, []string{"b", "c"})
 		if text := got.String(); tc.start == "" && len(got.Standbys) > 0 || tc.start != "" && text != tc.start {
 			t.Errorf("%s: starts with %q, want %q", name, text, tc.start)
 		}

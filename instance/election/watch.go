@@ -57,6 +57,9 @@ func (w *Watch) Lease() (lease.Lease, bool) { return w.lease, w.seen }
 // Known is the newest term ever seen; the caller keeps it on disk.
 func (w *Watch) Known() int32 { return w.known }
 
+// Told tells of a term that another member knows of.
+func (w *Watch) Told(term int32) { w.known = max(w.known, term) }
+
 // Heard tells of a sign of life of the holder's PostgreSQL in the observed term: a heartbeat's answer that calls it
 // healthy, or a message to the WAL receiver.
 func (w *Watch) Heard(now time.Duration) { w.heard, w.heardEver = max(w.heard, now), true }

@@ -15,6 +15,9 @@ func Decide(f Facts) Decision {
 	if f.Stopping {
 		return f.stop()
 	}
+	if d, abandoned := f.abandoned(); abandoned {
+		return d
+	}
 	if d, blocked := f.blocked(); blocked {
 		return d
 	}
@@ -52,8 +55,8 @@ func (f Facts) ExpectedSystemID() string { return f.leaseFacts().ExpectedSystemI
 
 // stop ends PostgreSQL, then the agent.
 func (f Facts) stop() Decision {
-	d := Decision{State: contract.StateStopping, Message: "the pod is being stopped", Role: f.role()}
-	if f.Running != TaskNone && f.Running != TaskStop && f.Running != TaskFence {
+	d := Decision{State: contract.StateStopping, Message: "the pod is being stopped", Role: f.role(), Leave: f.leaves()}
+	if f.Running != TaskNone && !slices.Contains(ending, f.Running) {
 		d.Cancel = true
 		return d
 	}
@@ -152,7 +155,7 @@ func (f Facts) lead() Decision {
 // leading are the tasks that a primary may be at.
 var leading = []Task{
 	TaskTake, TaskBootstrap, TaskStartPrimary, TaskProvision, TaskConfigure, TaskRestart, TaskStop, TaskFence,
-	TaskElect, TaskPromote, TaskRelease, TaskStartReplica,
+	TaskElect, TaskPromote, TaskRelease, TaskHandOver, TaskStartReplica,
 }
 
 func (f Facts) bootstrap(d Decision) Decision {
@@ -189,13 +192,15 @@ func (f Facts) maintain(d Decision) Decision {
 		return f.begin(TaskConfigure, d)
 	case f.RestartOrder != "":
 		return f.begin(TaskRestart, d)
+	case f.SwitchoverOrder != "":
+		return f.begin(TaskHandOver, d)
 	}
 	return d
 }
 
 // wait is for a Lease that nobody holds, or that is not known.
 func (f Facts) wait(reason string) Decision {
-	if f.Running != TaskNone && f.Running != TaskFence && f.Running != TaskStop {
+	if f.Running != TaskNone && !slices.Contains(ending, f.Running) {
 		return Decision{State: contract.StateWaiting, Message: reason, Cancel: true}
 	}
 	if f.Server.Up && !f.Server.Replica {
@@ -217,7 +222,7 @@ func (f Facts) yield(reason string) Decision {
 	if f.failover() && f.Lease.Holder == lease.Identity(f.Self, f.Incarnation) {
 		return f.begin(TaskRelease, d)
 	}
-	d.Cancel = f.Running != TaskNone && f.Running != TaskFence && f.Running != TaskStop
+	d.Cancel = f.Running != TaskNone && !slices.Contains(ending, f.Running)
 	return d
 }
 
@@ -254,7 +259,7 @@ func (f Facts) begin(task Task, d Decision) Decision {
 }
 
 // urgent are the tasks that end others.
-var urgent = []Task{TaskFence, TaskTake, TaskElect, TaskPromote}
+var urgent = []Task{TaskFence, TaskTake, TaskElect, TaskPromote, TaskRelease}
 
 func (f Facts) rest(state contract.State, message string) Decision {
 	return Decision{State: state, Message: message, Role: f.role()}

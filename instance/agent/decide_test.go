@@ -367,6 +367,28 @@ func TestDecide(t *testing.T) {
 			facts: primaryFacts(), do: agent.TaskStop, state: contract.StateStopping,
 			change: func(f *agent.Facts) { f.Stopping = true },
 		},
+		"stop while it hands over": {
+			facts: primaryFacts(), state: contract.StateStopping,
+			change: func(f *agent.Facts) { f.Stopping, f.Running = true, agent.TaskHandOver },
+		},
+		"ordered to hand over": {
+			facts: primaryFacts(), do: agent.TaskHandOver, state: contract.StateRunning, serve: true, label: true,
+			change: func(f *agent.Facts) { f.SwitchoverOrder = "1" },
+		},
+		"gives up": {
+			facts: primaryFacts(), do: agent.TaskRelease, state: contract.StateStarting, message: "killed",
+			change: func(f *agent.Facts) {
+				f.Server, f.Abandon, f.Data.Known = agent.Server{LastError: "killed"}, "killed", false
+			},
+		},
+		"gives up while it configures": {
+			facts: primaryFacts(), cancel: true, state: contract.StateStarting, message: "hangs",
+			change: func(f *agent.Facts) { f.Abandon, f.Running = "hangs", agent.TaskConfigure },
+		},
+		"cannot give up what it does not hold": {
+			facts: primaryFacts(), do: agent.TaskFence, state: contract.StateStarting, message: "db-1 holds the Lease",
+			change: func(f *agent.Facts) { f.Abandon, f.Lease.Holder = "hangs", lease.Identity("db-1", "y") },
+		},
 		"stop during a clone": {
 			facts: replicaFacts(), cancel: true, state: contract.StateStopping,
 			change: func(f *agent.Facts) { f.Stopping, f.Server, f.Running = true, agent.Server{}, agent.TaskClone },

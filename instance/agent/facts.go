@@ -45,6 +45,8 @@ const (
 	TaskPromote Task = "Promote"
 	// TaskRelease gives the Lease away, for another instance to take it.
 	TaskRelease Task = "Release"
+	// TaskHandOver stops PostgreSQL cleanly, for the instance that an order names to take over.
+	TaskHandOver Task = "HandOver"
 	// TaskExit ends the agent.
 	TaskExit Task = "Exit"
 )
@@ -106,6 +108,11 @@ type Facts struct {
 	Configured bool
 	// RestartOrder is an order to restart that was not carried out yet, empty if there is none.
 	RestartOrder string
+	// SwitchoverOrder is an order to hand over that can be carried out now, empty if there is none.
+	SwitchoverOrder string
+	// Abandon says why a primary is given up for the replica that could take over when it was last looked at; empty if
+	// there is none, or no reason.
+	Abandon string
 }
 
 // Challenge tells whether the holder of the Lease may be challenged.
@@ -214,6 +221,8 @@ type Decision struct {
 	Message string
 	// Serve: the -rw EndpointSlice leads here. Label: the pod has the label of its role.
 	Serve, Label bool
+	// Leave: who served has the -rw Service refuse connections.
+	Leave bool
 	// Follow is the instance to follow, empty for a primary.
 	Follow string
 }

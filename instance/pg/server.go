@@ -75,9 +75,11 @@ func (s Server) Start(ctx context.Context) (*Process, error) {
 	return p, nil
 }
 
-// wait notes how the postmaster ended. Its last words may still be in the pipe, which its orphans keep open.
+// wait notes how the postmaster ended. What is left of it is killed at once: it may go on for a while, and keeps the pipe
+// open, in which there may be last words.
 func (p *Process) wait(copied <-chan struct{}) {
 	err := children.wait(p.cmd)
+	err = errors.Join(err, p.server.Clear(context.Background()))
 	select {
 	case <-copied:
 	case <-time.After(200 * time.Millisecond):
@@ -109,11 +111,7 @@ func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
 // Clear kills what is left of a postmaster that ended: a session may go on a while, and acknowledge what it commits. It
 // returns when all is gone.
-func (p *Process) Clear(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fencing)
-	defer cancel()
-	return p.server.killRest(ctx)
-}
+func (p *Process) Clear(ctx context.Context) error { return p.server.Clear(ctx) }
 
 // Ready tells whether the postmaster accepts connections, by what it writes into its lock file.
 func (p *Process) Ready() bool {
@@ -161,12 +159,28 @@ func (p *Process) Fence(ctx context.Context) error {
 	return errors.Join(err, p.server.killRest(ctx))
 }
 
+// Kill ends PostgreSQL that listens to nobody any more.
+func (p *Process) Kill(ctx context.Context) error {
+	if err := p.server.Clear(ctx); err != nil {
+		return err
+	}
+	<-p.done
+	return nil
+}
+
 func (p *Process) signal(s unix.Signal) error {
 	err := p.cmd.Process.Signal(s)
 	if errors.Is(err, os.ErrProcessDone) {
 		return nil
 	}
 	return err
+}
+
+// Clear kills what runs of PostgreSQL, and returns when it is gone.
+func (s Server) Clear(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fencing)
+	defer cancel()
+	return s.killRest(ctx)
 }
 
 // killRest kills every process of PostgreSQL that is left, and returns when they are gone.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/acme/pg-operator/instance/agent"
 	"github.com/acme/pg-operator/postgres"
 )
 
@@ -122,11 +123,19 @@ func (w *serverWatch) knocking() time.Duration {
 
 // doorChanged has what the door tells become facts at once: the watch's own session may hang as well.
 func (w *serverWatch) doorChanged() {
-	if err := w.door.closed(); err != nil {
-		w.runner.notAccepting(w.process, err)
+	err := w.door.closed()
+	if err == nil {
+		w.poke()
 		return
 	}
-	w.poke()
+	r := w.runner
+	r.notAccepting(w.process, err)
+	r.updateServer(w.process, func(f *agent.Facts) {
+		if !f.Server.Replica {
+			r.abandon(r.standbys, f.Server.LastError)
+			r.poke()
+		}
+	})
 }
 
 // poke has the server looked at now.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/acme/pg-operator/instance/agent"
@@ -35,6 +36,8 @@ type keeper struct {
 	known bool
 	// written is the duration that this incarnation last wrote into the Lease, 0 before.
 	written time.Duration
+	// failing: the last attempt to read or renew it failed.
+	failing atomic.Bool
 }
 
 func newKeeper(r *Runner) *keeper {
@@ -43,6 +46,9 @@ func newKeeper(r *Runner) *keeper {
 		identity: lease.Identity(r.options.Instance, r.options.Incarnation),
 	}
 }
+
+// answers tells whether the API server did when it was last asked.
+func (k *keeper) answers() bool { return !k.failing.Load() }
 
 // poke has the Lease read or renewed now.
 func (k *keeper) poke() {
@@ -84,6 +90,7 @@ func (k *keeper) run(ctx context.Context) {
 			k.runner.publisher.doubt()
 		}
 		failed = err != nil
+		k.failing.Store(failed)
 		// A call that took its time brings the next one no later: the licence counts from the begin.
 		timer.Reset(wait - time.Since(begun))
 	}

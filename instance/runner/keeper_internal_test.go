@@ -57,6 +57,13 @@ func (k *leaseKube) UpdateLease(_ context.Context, l lease.Lease, _ time.Duratio
 	return l, nil
 }
 
+// fail has every call fail from now on, or none.
+func (k *leaseKube) fail(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.err = err
+}
+
 // edit is a write of somebody else's.
 func (k *leaseKube) edit(change func(l *lease.Lease)) {
 	k.mu.Lock()

@@ -70,11 +70,15 @@ func (r *Runner) ended(p *pg.Process) (unexpected bool) {
 	r.process = nil
 	old, ending := r.facts.Server, p.Ending()
 	r.facts.Server = agent.Server{LastError: ending}
+	replicas := r.standbys
 	r.observed, r.standbys = pg.Observation{}, standbys{}
 	defer r.poke()
 	if r.expected {
 		r.facts.Server.LastError = ""
 		return false
+	}
+	if !old.Replica {
+		r.abandon(replicas, ending)
 	}
 	r.facts.Data.Known = false
 	r.log.Info("PostgreSQL ended unexpectedly", "reason", ending)
@@ -223,7 +227,7 @@ func (w *serverWatch) learn(ctx context.Context, o pg.Observation) time.Duration
 		w.runner.observed, w.runner.standbys = o, replicas
 		f.Server.Accepting, f.Server.Recovering, f.Server.Streaming = true, o.Recovering, streaming
 		f.Server.Silent, f.Server.LastError, f.Server.Timeline = silent, trouble, o.Timeline
-		f.ProvisionDue = f.ProvisionDue || slotsDue
+		f.ProvisionDue, f.Abandon = f.ProvisionDue || slotsDue, ""
 		if streaming {
 			f.Diagnosis, f.Repairs = w.runner.memory.diagnosis(), agent.Repairs{}
 		}

@@ -79,8 +79,12 @@ func (p *publisher) want(report contract.Report, label string, d agent.Decision)
 	defer p.mu.Unlock()
 	next := publication{report: string(content), label: label, term: report.Term}
 	next.serve = d.Serve
+	if d.State == contract.StateStopping && !d.Leave {
+		// PostgreSQL serves until the checkpoint before its shutdown is written, and a successor leads clients to itself.
+		next.serve, next.term = p.wanted.serve, p.wanted.term
+	}
 	// Only who served has something to leave.
-	next.leave = d.State == contract.StateStopping && (p.done.serve || p.done.leave || p.wanted.serve || p.wanted.leave)
+	next.leave = d.Leave && (p.done.serve || p.done.leave || p.wanted.serve || p.wanted.leave)
 	if next.leave {
 		// In the term in which it served: what a successor wrote in a later one stays.
 		next.term = p.wanted.term

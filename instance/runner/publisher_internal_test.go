@@ -113,7 +113,7 @@ func TestLeavingIsSaidInItsTerm(t *testing.T) {
 		p.want(contract.Report{State: contract.StateRunning, Term: 4}, "primary", agent.Decision{Serve: true})
 		synctest.Wait()
 		for _, seen := range []int32{4, 5} {
-			p.want(contract.Report{State: contract.StateStopping, Term: seen}, "", agent.Decision{State: contract.StateStopping})
+			p.want(contract.Report{State: contract.StateStopping, Term: seen}, "", agent.Decision{State: contract.StateStopping, Leave: true})
 			synctest.Wait()
 			if api.served || api.term != 4 {
 				t.Errorf("in term %d it leads here: %t, in term %d", seen, api.served, api.term)

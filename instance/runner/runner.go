@@ -18,6 +18,7 @@ import (
 	"github.com/acme/pg-operator/instance/lease"
 	"github.com/acme/pg-operator/instance/pg"
 	"github.com/acme/pg-operator/instance/server"
+	"github.com/acme/pg-operator/postgres"
 )
 
 // Kube is what an agent needs of the API server.
@@ -97,7 +98,11 @@ type Runner struct {
 	observed pg.Observation
 	// standbys are the replicas that a primary last had.
 	standbys standbys
-	settings settings
+	// lastWritten is how far a primary that ended had written its log when it was last looked at.
+	lastWritten postgres.LSN
+	// orderProblem is why an order to hand over is not carried out yet.
+	orderProblem string
+	settings     settings
 	// cancelTask ends the running task.
 	cancelTask context.CancelFunc
 	starts     starts
@@ -192,11 +197,8 @@ func (r *Runner) step(ctx context.Context) bool {
 	if d.Cancel && r.cancelTask != nil {
 		r.cancelTask()
 	}
-	if d.Do == agent.TaskExit {
-		r.mu.Unlock()
-		return true
-	}
-	if d.Do != agent.TaskNone {
+	done := d.Do == agent.TaskExit
+	if d.Do != agent.TaskNone && !done {
 		r.begin(ctx, d)
 	}
 	report, label := r.report(d), label(d)
@@ -206,7 +208,7 @@ func (r *Runner) step(ctx context.Context) bool {
 	}
 	r.publisher.want(report, label, d)
 	r.scout.poke()
-	return false
+	return done
 }
 
 // update changes facts and has the main loop look at them.
@@ -232,6 +234,10 @@ func (r *Runner) refresh() {
 	}
 	f.Configured = r.settings.applied == r.wanted()
 	f.RestartOrder = nextOrder(f.Config.Orders, f.Self, r.memory.LastOrder)
+	order, problem := r.switchover()
+	if f.SwitchoverOrder, r.orderProblem = order.ID, problem; problem != "" {
+		f.SwitchoverOrder = ""
+	}
 }
 
 // nextOrder is the newest order to an instance after the last one it carried out; several restarts become one.

@@ -8,13 +8,17 @@ import (
 	"github.com/acme/pg-operator/instance/pg"
 )
 
-// stop ends PostgreSQL cleanly; a primary's Lease then says where its log ended.
+// stop ends PostgreSQL cleanly; a primary whose pod ends gives the Lease up.
 func (r *Runner) stop(ctx context.Context) error {
 	r.mu.Lock()
 	process, primary := r.process, !r.facts.Server.Replica && r.facts.Server.Accepting
+	retires := primary && r.facts.Stopping && r.facts.Lease.Holder == r.keeper.identity
 	r.mu.Unlock()
 	if process == nil {
 		return nil
+	}
+	if retires {
+		return r.retire(ctx, "")
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.options.ShutdownTimeout)
 	defer cancel()
@@ -23,9 +27,6 @@ func (r *Runner) stop(ctx context.Context) error {
 	}
 	if err := r.expecting(process.Done(), func() error { return process.Stop(ctx) }); err != nil {
 		return err
-	}
-	if primary {
-		r.release(context.WithoutCancel(ctx))
 	}
 	r.inspect(ctx)
 	return nil
@@ -54,18 +55,6 @@ func (r *Runner) checkpoint(ctx context.Context) {
 	defer cancel()
 	if err := r.server().Checkpoint(ctx); err != nil {
 		r.log.Error(err, "Failed to write a checkpoint before the shutdown")
-	}
-}
-
-func (r *Runner) release(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	control, err := r.options.Volume.ControlData(ctx, r.programs)
-	if err == nil && control.State.CleanlyStopped() {
-		err = r.keeper.Release(ctx, control.Checkpoint)
-	}
-	if err != nil {
-		r.log.Error(err, "Failed to note the end of the log in the Lease")
 	}
 }
 

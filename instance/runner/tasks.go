@@ -97,6 +97,10 @@ func (r *Runner) carryOut(ctx context.Context, task agent.Task, decided lease.Le
 		return r.fence(ctx)
 	case agent.TaskPromote:
 		return r.promote(ctx)
+	case agent.TaskRelease:
+		return r.giveAway(ctx)
+	case agent.TaskHandOver:
+		return r.handOver(ctx)
 	default:
 		return fmt.Errorf("task %s is not known", task)
 	}

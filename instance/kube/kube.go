@@ -17,6 +17,7 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	discoveryv1ac "k8s.io/client-go/applyconfigurations/discovery/v1"
 	"k8s.io/client-go/kubernetes"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/acme/pg-operator/apis/naming"
@@ -32,9 +33,11 @@ type Pod struct {
 // Client is an agent's access to the objects of its cluster.
 type Client struct {
 	clientset kubernetes.Interface
-	cluster   naming.Cluster
-	pod       Pod
-	lease     leaseStore
+	// leases is for the Lease alone.
+	leases  coordinationv1client.LeasesGetter
+	cluster naming.Cluster
+	pod     Pod
+	lease   leaseStore
 }
 
 // callTimeout bounds every call but those for the Lease, whose callers set their own.
@@ -49,7 +52,14 @@ func New(config *rest.Config, cluster naming.Cluster, pod Pod) (*Client, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Client{clientset: clientset, cluster: cluster, pod: pod}, nil
+	// A connection that died without a word takes all requests of HTTP/2 with it until a ping notices, which is longer
+	// than a Lease lasts. A request of HTTP/1.1 that was given up closes its own, and the next one makes another.
+	config.NextProtos = []string{"http/1.1"}
+	leases, err := coordinationv1client.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{clientset: clientset, leases: leases, cluster: cluster, pod: pod}, nil
 }
 
 // Publish writes the agent's report and the label of its role, if it has one, onto its own pod.

@@ -30,7 +30,7 @@ type leaseStore struct {
 
 // Lease reads the Lease, live.
 func (c *Client) Lease(ctx context.Context) (lease.Lease, error) {
-	object, err := c.clientset.CoordinationV1().Leases(c.pod.Namespace).Get(ctx, c.cluster.Lease(), metav1.GetOptions{})
+	object, err := c.leases.Leases(c.pod.Namespace).Get(ctx, c.cluster.Lease(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return lease.Lease{}, ErrNoLease
 	}
@@ -47,7 +47,7 @@ func (c *Client) UpdateLease(ctx context.Context, l lease.Lease, duration time.D
 	if err != nil {
 		return lease.Lease{}, err
 	}
-	written, err := c.clientset.CoordinationV1().Leases(c.pod.Namespace).Patch(ctx, c.cluster.Lease(),
+	written, err := c.leases.Leases(c.pod.Namespace).Patch(ctx, c.cluster.Lease(),
 		types.MergePatchType, patch, metav1.PatchOptions{FieldManager: naming.FieldManagerInstance})
 	if apierrors.IsConflict(err) {
 		return lease.Lease{}, ErrConflict

@@ -114,7 +114,8 @@ const detailPeriod = time.Second
 
 // detailsOnly says that two statuses say the same where people and programs wait for it.
 func detailsOnly(a, b *v1alpha1.PostgresClusterStatus) bool {
-	if a.ObservedGeneration != b.ObservedGeneration || a.Primary != b.Primary || len(a.Conditions) != len(b.Conditions) {
+	if a.ObservedGeneration != b.ObservedGeneration || a.Primary != b.Primary || !sameMove(a.Switchover, b.Switchover) ||
+		!sameMove(a.HandOver, b.HandOver) || len(a.Conditions) != len(b.Conditions) {
 		return false
 	}
 	for i := range a.Conditions {
@@ -124,6 +125,11 @@ func detailsOnly(a, b *v1alpha1.PostgresClusterStatus) bool {
 		}
 	}
 	return true
+}
+
+// sameMove says that a planned change of primary is as far as it was: the next pass carries on what is stored.
+func sameMove(a, b *v1alpha1.SwitchoverStatus) bool {
+	return a == b || a != nil && b != nil && a.Request == b.Request && a.State == b.State && a.Term == b.Term
 }
 
 // statusWriter is the only thing done to a cluster itself.

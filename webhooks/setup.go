@@ -16,12 +16,12 @@ const (
 	PathProtect  = "/protect-db-example-com-v1alpha1-postgrescluster"
 )
 
-// A webhook is called for a new object and when a spec changes: labels, finalizers and status need none, so that a
-// dead operator stands in nobody's way. Without the defaulting webhook objects are stored as they are, and the
+// A webhook is called for a new object and when a spec changes, or another primary is asked for: other annotations, labels,
+// finalizers and status need none, so that a dead operator stands in nobody's way. Without the defaulting webhook objects are stored as they are, and the
 // reconciler fills in the same defaults in memory; without the validating one nothing is stored.
 //
 // +kubebuilder:webhook:mutating=true,path=/default-db-example-com-v1alpha1-postgrescluster,groups=db.example.com,resources=postgresclusters,verbs=create;update,versions=v1alpha1,name=default.postgresclusters.db.example.com,admissionReviewVersions=v1,failurePolicy=ignore,matchPolicy=Equivalent,sideEffects=None,timeoutSeconds=5,reinvocationPolicy=Never,patch=`{"matchConditions":[{"name":"spec-changed","expression":"request.operation != 'UPDATE' || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec"}]}`
-// +kubebuilder:webhook:mutating=false,path=/validate-db-example-com-v1alpha1-postgrescluster,groups=db.example.com,resources=postgresclusters,verbs=create;update,versions=v1alpha1,name=validate.postgresclusters.db.example.com,admissionReviewVersions=v1,failurePolicy=fail,matchPolicy=Equivalent,sideEffects=None,timeoutSeconds=5,patch=`{"matchConditions":[{"name":"spec-changed","expression":"request.operation != 'UPDATE' || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec"}]}`
+// +kubebuilder:webhook:mutating=false,path=/validate-db-example-com-v1alpha1-postgrescluster,groups=db.example.com,resources=postgresclusters,verbs=create;update,versions=v1alpha1,name=validate.postgresclusters.db.example.com,admissionReviewVersions=v1,failurePolicy=fail,matchPolicy=Equivalent,sideEffects=None,timeoutSeconds=5,patch=`{"matchConditions":[{"name":"spec-changed","expression":"request.operation != 'UPDATE' || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec || object.metadata.?annotations[?'db.example.com/switchover'] != oldObject.metadata.?annotations[?'db.example.com/switchover']"}]}`
 //
 // Deletions have a webhook of their own, which is called for protected clusters only: a dead operator must not keep
 // others, or a namespace, from going away. The policy in config/policy says the same without an operator.

@@ -34,6 +34,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apisv1alpha1.PostgresClusterSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PostgresClusterStatus"):
 		return &apisv1alpha1.PostgresClusterStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SwitchoverStatus"):
+		return &apisv1alpha1.SwitchoverStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SynchronousReplication"):
 		return &apisv1alpha1.SynchronousReplicationApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SynchronousStatus"):

@@ -24,6 +24,8 @@ const (
 	ReasonScaling = "Scaling"
 	// ReasonUpdating says that instances are being restarted to follow the spec.
 	ReasonUpdating = "Updating"
+	// ReasonSwitchingOver says that the primary is handing over to another instance, as planned.
+	ReasonSwitchingOver = "SwitchingOver"
 	// ReasonResizing says that volumes are growing.
 	ReasonResizing = "Resizing"
 	// ReasonHealing says that an instance that was ready is being brought back.
@@ -81,7 +83,7 @@ const (
 	ReasonUnsupportedByServer = "UnsupportedByServer"
 	// ReasonMajorUpgradePending says that the data is of an older major version than the spec.
 	ReasonMajorUpgradePending = "MajorUpgradePending"
-	// ReasonScaleDownBlocked says that the primary is among the instances to be removed.
+	// ReasonScaleDownBlocked says that the primary is among the instances to be removed, and no other can take over.
 	ReasonScaleDownBlocked = "ScaleDownBlocked"
 	// ReasonApplyFailed says that an object could not be applied; it is tried again.
 	ReasonApplyFailed = "ApplyFailed"

@@ -77,6 +77,14 @@ type PostgresClusterStatus struct {
 	// +optional
 	Synchronous *SynchronousStatus `json:"synchronous,omitempty"` //nolint:kubeapilinter // nil says that they do not wait
 
+	// switchover tells what became of the request in the annotation db.example.com/switchover.
+	// +optional
+	Switchover *SwitchoverStatus `json:"switchover,omitempty"` //nolint:kubeapilinter // nil says that nobody asks
+
+	// handOver tells of the last change of primary that the operator wanted: to restart the primary's pod, or to remove it.
+	// +optional
+	HandOver *SwitchoverStatus `json:"handOver,omitempty"` //nolint:kubeapilinter // nil says that there was none
+
 	// lastFailover tells of the last change of primary that nobody asked for.
 	// +optional
 	LastFailover *FailoverRecord `json:"lastFailover,omitempty"` //nolint:kubeapilinter // nil says that there was none
@@ -135,6 +143,52 @@ type PlannedStep struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason,omitempty"`
+}
+
+// SwitchoverState is how far a planned change of primary is.
+//
+// +kubebuilder:validation:Enum=Waiting;Running;Done;Failed
+type SwitchoverState string
+
+const (
+	// SwitchoverWaiting cannot begin yet; the message says why.
+	SwitchoverWaiting SwitchoverState = "Waiting"
+	// SwitchoverRunning is ordered: the primary stops, and the target takes over.
+	SwitchoverRunning SwitchoverState = "Running"
+	// SwitchoverDone ended with another primary.
+	SwitchoverDone SwitchoverState = "Done"
+	// SwitchoverFailed ended with the old primary, and is not tried again by itself.
+	SwitchoverFailed SwitchoverState = "Failed"
+)
+
+// SwitchoverStatus tells of one planned change of primary.
+type SwitchoverStatus struct {
+	// request is what asked for it: the annotation's value, or the operator's own purpose. Another one is a new request.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Request string `json:"request,omitempty"`
+	// state it is in.
+	// +required
+	State SwitchoverState `json:"state,omitempty"`
+	// from is the primary that hands over.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	From string `json:"from,omitempty"`
+	// to is the instance that takes over.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	To string `json:"to,omitempty"`
+	// term of the primary lock that it ends.
+	// +optional
+	Term int32 `json:"term,omitempty"`
+	// startedTime is when it was ordered.
+	// +optional
+	StartedTime *metav1.Time `json:"startedTime,omitempty"`
+	// message says what it waits for, or why it failed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
 }
 
 // FailoverRecord explains one failover.

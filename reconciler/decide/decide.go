@@ -53,6 +53,8 @@ type Plan struct {
 	Recreate types.UID
 	// Orders to the agents.
 	Orders []contract.Order
+	// Switchover is what becomes of the user's request for another primary, HandOver of the operator's own; nil for none.
+	Switchover, HandOver *v1alpha1.SwitchoverStatus
 	// Restart is the pod to be deleted in this pass, if any.
 	Restart *Restart
 	// Steps are what is being done to which instance, for the status.
@@ -94,28 +96,32 @@ type Block struct {
 
 // Names of the actions in Plan.Steps.
 const (
-	ActionCreate  = "Create"
-	ActionRestart = "Restart"
-	ActionRemove  = "Remove"
-	ActionWait    = "Wait"
+	ActionCreate     = "Create"
+	ActionRestart    = "Restart"
+	ActionRemove     = "Remove"
+	ActionSwitchOver = "SwitchOver"
+	ActionWait       = "Wait"
 )
 
 // Next decides what one pass does about a cluster.
 func Next(s *snapshot.Cluster, config Config, now time.Time) Plan {
 	plan := Plan{LeaseDuration: s.Object.Spec.LeaseDuration(config.LeaseDuration)}
 	plan.SystemID, _ = s.SystemID()
-	plan.version(s, config)
-	plan.replicas(s)
-	plan.settings(s)
-	plan.claims(s)
 	plan.Apply = !s.Deleting() && !s.Object.Spec.Paused && len(s.Invalid) == 0
+	plan.version(s, config)
+	plan.settings(s)
+	plan.goOn(s, now)
+	plan.switchover(s, now)
+	plan.replicas(s, now)
+	plan.claims(s)
 	if !plan.Apply {
-		plan.Steps, plan.Blocks = nil, nil
+		plan.Steps, plan.Blocks, plan.Orders = nil, nil, nil
 		plan.ownership(s)
 		return plan
 	}
 	plan.creations(s)
-	plan.roll(s)
+	plan.roll(s, now)
+	plan.asked(s)
 	plan.timeouts(s, now)
 	return plan
 }
@@ -137,31 +143,6 @@ func (p *Plan) version(s *snapshot.Cluster, config Config) {
 	}
 	if p.Image == "" {
 		p.Image = config.Images[p.Version]
-	}
-}
-
-// replicas keeps the primary among the instances: a StatefulSet removes the highest ordinals first.
-func (p *Plan) replicas(s *snapshot.Cluster) {
-	p.Replicas = s.WantedReplicas()
-	live := s.LiveReplicas()
-	if live <= p.Replicas {
-		return
-	}
-	primary, known := s.Primary()
-	switch {
-	case !known && p.SystemID == "":
-		// No database was ever made, so none is lost.
-	case !known:
-		p.Replicas = live // Any may be the primary. That there is none passes, or is a trouble of its own.
-	case primary.Ordinal >= p.Replicas:
-		p.Blocks = append(p.Blocks, Block{v1alpha1.ReasonScaleDownBlocked, fmt.Sprintf(
-			"cannot scale down to %d because instance %s is the primary and would be removed: this operator does not move "+
-				"a primary that is well yet; set spec.replicas to %d",
-			p.Replicas, primary.Name, primary.Ordinal+1)})
-		p.Replicas = min(live, primary.Ordinal+1)
-	}
-	for ordinal := live - 1; ordinal >= p.Replicas; ordinal-- {
-		p.step(s.Names().Instance(ordinal), ActionRemove, "spec.replicas is lower")
 	}
 }
 
@@ -196,7 +177,7 @@ const missingPodsDelay = 4 * time.Second
 // timeouts set when to look again where no event will tell.
 func (p *Plan) timeouts(s *snapshot.Cluster, now time.Time) {
 	if s.Missing(p.Replicas) {
-		p.RequeueAfter = missingPodsDelay
+		p.lookAgain(missingPodsDelay)
 	}
 	for _, certificate := range s.Certificates {
 		_, wait := snapshot.CertificateLate(certificate, now)
@@ -206,6 +187,7 @@ func (p *Plan) timeouts(s *snapshot.Cluster, now time.Time) {
 	p.lookAgain(wait)
 }
 
+// lookAgain is for what no event will tell.
 func (p *Plan) lookAgain(wait time.Duration) {
 	if wait > 0 && (p.RequeueAfter == 0 || wait < p.RequeueAfter) {
 		p.RequeueAfter = wait

@@ -41,12 +41,21 @@ func observed(change func(*snapshot.Cluster)) *snapshot.Cluster {
 			role = contract.RolePrimary
 		}
 		s.Instances = append(s.Instances, snapshot.Instance{
-			Name: s.Names().Instance(ordinal), Ordinal: ordinal, Claim: &volume, Pod: &corev1.Pod{},
+			Name: s.Names().Instance(ordinal), Ordinal: ordinal, Claim: &volume, Pod: ready(),
 			Report: &contract.Report{Role: role, Term: 1, SystemID: "42", DataVersion: "17", State: contract.StateRunning},
 		})
 	}
 	change(s)
 	return s
+}
+
+func ready() *corev1.Pod {
+	pod := &corev1.Pod{}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: naming.ContainerPostgres, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+	}}
+	return pod
 }
 
 func claim(name, request, capacity string) corev1.PersistentVolumeClaim {
@@ -136,10 +145,11 @@ func TestNext(t *testing.T) {
 			func(s *snapshot.Cluster) {
 				s.Object.Spec.Replicas = &one
 				s.Instances[0].Report.Role, s.Instances[1].Report.Role = contract.RoleReplica, contract.RolePrimary
+				s.Instances[0].Report.State = contract.StateNotStreaming
 			},
 			func(t *testing.T, p decide.Plan) {
-				if p.Replicas != 2 || len(p.Blocks) != 1 || p.Blocks[0].Reason != v1alpha1.ReasonScaleDownBlocked ||
-					!strings.Contains(p.Blocks[0].Message, "db-1") || !strings.Contains(p.Blocks[0].Message, "set spec.replicas to 2") {
+				if p.Replicas != 2 || p.HandOver != nil || len(p.Blocks) != 1 || p.Blocks[0].Reason != v1alpha1.ReasonScaleDownBlocked ||
+					!strings.Contains(p.Blocks[0].Message, "db-0 does not stream") || !strings.Contains(p.Blocks[0].Message, "set spec.replicas to 2") {
 					t.Errorf("replicas %d, blocks %v", p.Replicas, p.Blocks)
 				}
 			},

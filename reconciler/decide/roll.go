@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/instance/contract"
@@ -11,45 +12,83 @@ import (
 )
 
 // roll brings the instances to the StatefulSet's template and to settings that need a restart: one instance at a
-// time, replicas first, the primary last and only when all others take part.
-func (p *Plan) roll(s *snapshot.Cluster) {
+// time, replicas first, the primary last and only when all others take part. Before its pod is made anew, a primary hands
+// over to a replica.
+func (p *Plan) roll(s *snapshot.Cluster, now time.Time) {
 	if p.Recreate != "" || !s.StatefulSetObserved() || s.StatefulSet.DeletionTimestamp != nil {
 		return
 	}
-	wanted := s.StatefulSet.Spec.Template.Annotations[naming.AnnotationTemplateHash]
-	order := rollOrder(s)
-	disrupted := false
-	for _, instance := range order {
+	wanted := liveTemplate(s)
+	disrupted := p.moving()
+	for _, instance := range rollOrder(s) {
 		reason, restartPod := p.outdated(s, instance, wanted)
 		if reason == "" {
 			continue
 		}
-		action := ActionRestart
 		if disrupted || !mayRestart(s, instance, wanted) {
-			action = ActionWait
-			reason += "; one instance at a time, the primary last"
-		}
-		p.step(instance.Name, action, reason)
-		if action == ActionWait {
+			p.step(instance.Name, ActionWait, reason+"; "+turn(s))
 			continue
 		}
 		disrupted = true
-		if restartPod {
-			p.Restart = &Restart{Instance: instance.Name, UID: instance.Pod.UID, Reason: reason}
-			continue
+		switch {
+		case !restartPod:
+			p.step(instance.Name, ActionRestart, reason)
+			p.Orders = append(p.Orders, contract.Order{
+				ID: restartID(instance, p.SettingsHash), Instance: instance.Name, Kind: contract.OrderRestart,
+			})
+		default:
+			p.renew(s, instance, reason, wanted, now)
 		}
-		p.Orders = append(p.Orders, contract.Order{
-			ID: orderID(instance, p.SettingsHash), Instance: instance.Name, Kind: contract.OrderRestart,
-		})
 	}
+}
+
+// turn says what an instance waits for that is to be restarted.
+func turn(s *snapshot.Cluster) string {
+	if leaderless(s) {
+		return "not before an instance is the primary"
+	}
+	return "one instance at a time, the primary last"
+}
+
+// leaderless says that there is a database and no instance is known to be its primary. The next one is being elected, and
+// any instance that runs may be needed for that, or be the one with the newest data.
+func leaderless(s *snapshot.Cluster) bool {
+	_, data := s.SystemID()
+	_, known := s.Primary()
+	return data && !known && s.LiveReplicas() > 1
+}
+
+// renew has the pod of an instance made anew. A primary hands over first, if any replica can take over.
+func (p *Plan) renew(s *snapshot.Cluster, instance snapshot.Instance, reason, wanted string, now time.Time) {
+	if primary, known := s.Primary(); known && primary.Name == instance.Name {
+		over := p.handOver(s, fmt.Sprintf("restart %s with template %s", primary.Name, wanted), p.Replicas, now)
+		if p.moving() {
+			return
+		}
+		reason += "; no replica takes over before: " + over.Message
+	}
+	p.step(instance.Name, ActionRestart, reason)
+	p.Restart = &Restart{Instance: instance.Name, UID: instance.Pod.UID, Reason: reason}
+}
+
+// liveTemplate is the hash of the template that the StatefulSet makes pods from.
+func liveTemplate(s *snapshot.Cluster) string {
+	if s.StatefulSet == nil {
+		return ""
+	}
+	return s.StatefulSet.Spec.Template.Annotations[naming.AnnotationTemplateHash]
 }
 
 // Template tells the plan the hash of the pod template that it renders to. While the StatefulSet has another one, no pod is
 // restarted for that: it would be made from a template that is about to change, or that somebody has forged.
 func (p *Plan) Template(s *snapshot.Cluster, hash string) {
 	p.TemplateHash = hash
-	if s.StatefulSet != nil && s.StatefulSet.Spec.Template.Annotations[naming.AnnotationTemplateHash] != hash {
-		p.Restart = nil
+	if s.StatefulSet == nil || liveTemplate(s) == hash {
+		return
+	}
+	p.Restart = nil
+	if stored := s.Object.Status.HandOver; running(p.HandOver) && !running(stored) {
+		p.HandOver = stored.DeepCopy() // It was to begin in this pass.
 	}
 }
 
@@ -92,7 +131,7 @@ func (p *Plan) outdated(s *snapshot.Cluster, instance snapshot.Instance, wanted 
 	}
 	report := instance.Report
 	if report == nil || len(report.PendingRestart) == 0 || report.SettingsHash != p.SettingsHash ||
-		report.LastOrder == orderID(instance, p.SettingsHash) {
+		report.LastOrder == restartID(instance, p.SettingsHash) {
 		return "", false
 	}
 	names := slices.Sorted(slices.Values(report.PendingRestart))
@@ -103,6 +142,9 @@ func (p *Plan) outdated(s *snapshot.Cluster, instance snapshot.Instance, wanted 
 func mayRestart(s *snapshot.Cluster, instance snapshot.Instance, wanted string) bool {
 	primary, known := s.Primary()
 	isPrimary := known && primary.Name == instance.Name
+	if leaderless(s) && instance.Running() && !instance.Failed() {
+		return false
+	}
 	if !instance.Ready() && (!isPrimary || !instance.Running() || instance.Failed()) {
 		return !anyTerminating(s) // It takes no part, so nothing is lost; but one at a time.
 	}
@@ -137,7 +179,7 @@ func allPresent(s *snapshot.Cluster) bool {
 	return s.StatefulSet.Spec.Replicas == nil || pods >= *s.StatefulSet.Spec.Replicas
 }
 
-// orderID is the same for the same cause: an order is given once for each set of settings.
-func orderID(instance snapshot.Instance, settingsHash string) string {
+// restartID is the same for the same cause: an order is given once for each set of settings.
+func restartID(instance snapshot.Instance, settingsHash string) string {
 	return "restart-" + instance.Name + "-" + settingsHash
 }

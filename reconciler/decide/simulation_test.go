@@ -34,6 +34,11 @@ type fakeWorld struct {
 	uids    int
 	// wantedHash is the template that the renderer would make now.
 	wantedHash string
+	clock      time.Time
+	// deaf agents carry out no switchover; weak targets do not take over.
+	deaf, weak bool
+	// asked counts the switchovers that were begun for each request of the user.
+	asked map[string]int
 }
 
 type fakePod struct {
@@ -49,6 +54,7 @@ func newWorld(seed uint64) *fakeWorld {
 	replicas := int32(3)
 	w := &fakeWorld{
 		random: rand.New(rand.NewPCG(seed, 1)), pods: map[int32]*fakePod{}, wantedHash: "hash-0", term: 1,
+		clock: time.Unix(0, 0), asked: map[string]int{}, deaf: seed%7 == 0, weak: seed%7 == 1,
 		cluster: &v1alpha1.PostgresCluster{
 			ObjectMeta: metav1.ObjectMeta{Name: "db", Namespace: "ns", UID: "cluster", Generation: 1},
 			Spec:       v1alpha1.PostgresClusterSpec{Replicas: &replicas, Version: "17", Storage: "1Gi"},
@@ -115,9 +121,13 @@ func (w *fakeWorld) carryOut(plan decide.Plan) {
 			w.kill(ordinal)
 		}
 	}
+	w.cluster = w.cluster.DeepCopy()
+	w.cluster.Status.Switchover, w.cluster.Status.HandOver = plan.Switchover, plan.HandOver
 	for _, order := range plan.Orders {
 		ordinal, _ := naming.Cluster("db").Ordinal(order.Instance)
-		if pod := w.pods[ordinal]; pod != nil && pod.lastOrder != order.ID && pod.readyIn == 0 {
+		if order.Kind == contract.OrderSwitchover {
+			w.handOver(ordinal, order)
+		} else if pod := w.pods[ordinal]; pod != nil && pod.lastOrder != order.ID && pod.readyIn == 0 {
 			pod.lastOrder, pod.pending, pod.readyIn = order.ID, false, 1+w.random.IntN(3)
 		}
 	}
@@ -126,6 +136,26 @@ func (w *fakeWorld) carryOut(plan decide.Plan) {
 			pod.settings, pod.pending = plan.SettingsHash, true
 		}
 	}
+}
+
+// handOver is what a primary does with an order to hand over.
+func (w *fakeWorld) handOver(ordinal int32, order contract.Order) {
+	pod := w.pods[ordinal]
+	if pod == nil || pod.terminating || pod.readyIn > 0 || w.primary != ordinal || w.term != order.Term || pod.lastOrder == order.ID ||
+		w.deaf || w.random.IntN(3) == 0 {
+		return
+	}
+	pod.lastOrder = order.ID
+	w.term++
+	if r := w.cluster.Status.Switchover; r != nil && r.State == v1alpha1.SwitchoverRunning {
+		w.asked[r.Request]++
+	}
+	target, _ := naming.Cluster("db").Ordinal(order.Target)
+	if next := w.pods[target]; w.weak || next == nil || next.terminating || next.readyIn > 0 {
+		return // It took its own Lease back.
+	}
+	w.primary = target
+	pod.readyIn = 1 + w.random.IntN(3)
 }
 
 // kill begins the end of a pod; a ready replica takes over from a primary.
@@ -145,6 +175,7 @@ func (w *fakeWorld) kill(ordinal int32) {
 
 // turn lets a moment pass.
 func (w *fakeWorld) turn() {
+	w.clock = w.clock.Add(5 * time.Second)
 	if w.set != nil && w.random.IntN(3) > 0 {
 		w.set = w.set.DeepCopy()
 		w.set.Status.ObservedGeneration = w.set.Generation
@@ -178,7 +209,13 @@ func (w *fakeWorld) turn() {
 // change is what users and nodes do.
 func (w *fakeWorld) change() {
 	w.cluster = w.cluster.DeepCopy()
-	switch w.random.IntN(4) {
+	switch w.random.IntN(5) {
+	case 4:
+		target := fmt.Sprintf("db-%d", w.random.IntN(6))
+		if w.random.IntN(2) == 0 {
+			target = naming.SwitchoverAny
+		}
+		w.cluster.Annotations = map[string]string{naming.AnnotationSwitchover: fmt.Sprint(target, naming.SwitchoverMark, w.random.Uint32())}
 	case 0:
 		replicas := int32(1 + w.random.IntN(5))
 		w.cluster.Spec.Replicas = &replicas
@@ -226,7 +263,7 @@ func TestSimulation(t *testing.T) {
 		left, since := changes, 0
 		for {
 			s := w.snapshot()
-			plan := decide.Next(s, config, time.Unix(0, 0))
+			plan := decide.Next(s, config, w.clock)
 			check(t, seed, w, plan)
 			if t.Failed() {
 				return
@@ -241,8 +278,8 @@ func TestSimulation(t *testing.T) {
 			}
 			w.carryOut(plan)
 			w.turn()
-			// A primary that the plan keeps among too many instances stays until somebody moves it; here somebody does.
-			if since++; since%50 == 0 && w.primary >= *w.cluster.Spec.Replicas && w.pods[w.primary] != nil {
+			// A primary that does not hand over stays among too many instances until somebody moves it; here somebody does.
+			if since++; since%50 == 0 && (w.deaf || w.weak) && w.primary >= *w.cluster.Spec.Replicas && w.pods[w.primary] != nil {
 				w.kill(w.primary)
 			}
 			if since > most {
@@ -276,11 +313,19 @@ func check(t *testing.T, seed uint64, w *fakeWorld, plan decide.Plan) {
 			}
 		}
 		if ordinal == w.primary && pod.readyIn == 0 {
+			if !w.deaf && !w.weak && len(w.pods) > 1 && plan.HandOver.State != v1alpha1.SwitchoverFailed {
+				t.Errorf("seed %d: deletes the pod of the primary db-%d, and nobody took over before: %+v", seed, ordinal, plan.Steps)
+			}
 			for other, pod := range w.pods {
 				if other != ordinal && pod.hash != w.set.Spec.Template.Annotations[naming.AnnotationTemplateHash] {
 					t.Errorf("seed %d: restarts the primary before db-%d", seed, other)
 				}
 			}
+		}
+	}
+	for request, times := range w.asked {
+		if times > 1 {
+			t.Errorf("seed %d: switched over %d times for %s", seed, times, request)
 		}
 	}
 	if disruptions > 1 {

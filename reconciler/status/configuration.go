@@ -47,6 +47,12 @@ func Configuration(
 		entry.Time = c.Time
 		ac.WithConflicts(entry)
 	}
+	if status.Switchover != nil {
+		ac.WithSwitchover(switchover(status.Switchover))
+	}
+	if status.HandOver != nil {
+		ac.WithHandOver(switchover(status.HandOver))
+	}
 	if last := status.LastFailover; last != nil {
 		ac.WithLastFailover(failoverConfiguration(last))
 	}
@@ -64,6 +70,18 @@ func failoverConfiguration(last *v1alpha1.FailoverRecord) *v1alpha1ac.FailoverRe
 	setUnlessEmpty(&record.LostUnknown, last.LostUnknown)
 	record.DetectedTime, record.PromotedTime, record.LostBytes = last.DetectedTime, last.PromotedTime, last.LostBytes
 	return record
+}
+
+func switchover(record *v1alpha1.SwitchoverStatus) *v1alpha1ac.SwitchoverStatusApplyConfiguration {
+	ac := v1alpha1ac.SwitchoverStatus().WithRequest(record.Request).WithState(record.State)
+	setUnlessEmpty(&ac.From, record.From)
+	setUnlessEmpty(&ac.To, record.To)
+	setUnlessEmpty(&ac.Message, record.Message)
+	if record.Term != 0 {
+		ac.WithTerm(record.Term)
+	}
+	ac.StartedTime = record.StartedTime
+	return ac
 }
 
 func setUnlessEmpty(field **string, value string) {

@@ -174,6 +174,17 @@ func clusterChanges() []func(*snapshot.Cluster, *outcome.Result) {
 		func(s *snapshot.Cluster, _ *outcome.Result) {
 			s.Object.Spec.Synchronous = &v1alpha1.SynchronousReplication{Mode: v1alpha1.SynchronousModeQuorum}
 		},
+		func(s *snapshot.Cluster, _ *outcome.Result) {
+			s.Object.Annotations = map[string]string{naming.AnnotationSwitchover: naming.SwitchoverAny}
+		},
+		func(s *snapshot.Cluster, _ *outcome.Result) {
+			s.Object.Annotations = map[string]string{naming.AnnotationSwitchover: "db-7@" + strings.Repeat("ä", 300)}
+		},
+		func(s *snapshot.Cluster, _ *outcome.Result) {
+			s.Object.Status.HandOver = &v1alpha1.SwitchoverStatus{
+				Request: "x", State: v1alpha1.SwitchoverRunning, From: "db-0", To: "db-1", Term: 1, StartedTime: &metav1.Time{Time: now},
+			}
+		},
 		func(s *snapshot.Cluster, _ *outcome.Result) { s.Object.Spec.Version = "18" },
 		func(s *snapshot.Cluster, _ *outcome.Result) {
 			s.Object.Spec.Parameters = map[string]string{"work_mem": "8MB"}
@@ -343,6 +354,9 @@ func departures(s *snapshot.Cluster, plan decide.Plan) []string {
 	}
 	note(s.Deleting(), "it is being deleted")
 	note(len(s.Invalid) > 0, "its spec is invalid")
+	for _, move := range []*v1alpha1.SwitchoverStatus{plan.Switchover, plan.HandOver} {
+		note(move != nil && move.State == v1alpha1.SwitchoverRunning, "its primary hands over")
+	}
 	if set := s.StatefulSet; set == nil {
 		wrong = append(wrong, "it has no StatefulSet")
 	} else {

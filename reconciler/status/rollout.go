@@ -21,6 +21,8 @@ type rollout struct {
 	// rendered says that the live StatefulSet is what the spec asks for, and was seen by its controller.
 	rendered bool
 	primary  bool
+	// switching says that the primary is handing over.
+	switching bool
 	// outdated instances are of an older spec; small volumes have not grown yet.
 	outdated, small bool
 	// lost says that an instance that had data is gone or failed, so that it is not one that is just being added.
@@ -38,10 +40,13 @@ type rollout struct {
 func observeRollout(s *snapshot.Cluster, plan decide.Plan) rollout {
 	r := rollout{
 		wanted: s.WantedReplicas(), members: plan.Replicas, live: s.LiveReplicas(),
-		data: plan.SystemID != "", rendered: rendered(s, plan),
+		data: plan.SystemID != "", rendered: rendered(s, plan), switching: handingOver(plan) != "",
 	}
 	primary, known := s.Primary()
 	r.primary, r.waiting = known && primary.Ready(), waiting(s)
+	if r.switching {
+		r.lacks = append(r.lacks, handingOver(plan))
+	}
 	a := ask(s, plan)
 	for ordinal := range r.members {
 		instance, _ := s.Instance(ordinal)
@@ -115,6 +120,8 @@ func (r *rollout) reason(h history) string {
 		return ""
 	case h.first:
 		return v1alpha1.ReasonProvisioning
+	case r.switching:
+		return v1alpha1.ReasonSwitchingOver
 	case r.waiting.Reason != "" && r.waiting.Reason != v1alpha1.ReasonWaitingForLease:
 		return r.waiting.Reason
 	case !r.primary && h.previous == v1alpha1.ReasonUpdating:

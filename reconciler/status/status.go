@@ -42,6 +42,8 @@ func Compute(
 		Selector:           labels.SelectorFromSet(s.Names().SelectorLabels()).String(),
 		LastFailover:       lastFailover(s, stored.LastFailover),
 		Synchronous:        synchronousStatus(s),
+		Switchover:         planned(plan.Switchover),
+		HandOver:           planned(plan.HandOver),
 		SystemID:           plan.SystemID,
 		Plan:               steps(plan),
 		Conflicts:          conflicts(stored.Conflicts, plan, result, now),
@@ -159,6 +161,7 @@ func events(
 		}
 		events = append(events, event)
 	}
+	events = append(events, plannedEvents(stored, status)...)
 	if stored.Primary != status.Primary && status.Primary != "" {
 		events = append(events, Event{
 			Transition: true, Type: corev1.EventTypeNormal, Reason: "PrimaryChanged", Action: "Observe",

@@ -103,34 +103,36 @@ func TestStorageThatCannotGrow(t *testing.T) {
 	awaitReady(t, c)
 }
 
-func TestScaleDownKeepsThePrimary(t *testing.T) {
+func TestScaleDownMovesThePrimary(t *testing.T) {
 	c, w, _ := converged(t, 3)
 	w.With(func() {
-		w.Reports["orders-0"] = func(r *contract.Report) { r.Role, r.Term = contract.RoleReplica, 2 }
-		w.Reports["orders-2"] = func(r *contract.Report) { r.Role, r.Term = contract.RolePrimary, 2 }
-	})
-	controlplane.Eventually(t, func(ctx context.Context) error {
-		live, err := get(ctx, c.Namespace, c.Name, &v1alpha1.PostgresCluster{})
-		if err != nil || live.Status.Primary != "orders-2" {
-			return fmt.Errorf("primary %q: %w", live.Status.Primary, err)
+		w.Primary[c.Name], w.Stubborn = world.Leader{Instance: "orders-2", Term: 2}, true
+		for _, name := range []string{"orders-0", "orders-1"} {
+			w.Reports[name] = func(r *contract.Report) { r.State = contract.StateNotStreaming }
 		}
-		return nil
 	})
+	awaitPrimary(t, c, "orders-2")
 	plane.Kubectl(t, "scale", "pgc", c.Name, "-n", c.Namespace, "--replicas=2")
 	condition := awaitCondition(t, c, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonScaleDownBlocked)
-	if !strings.Contains(condition.Message, "orders-2") {
+	if !strings.Contains(condition.Message, "orders-2") || !strings.Contains(condition.Message, "orders-0 does not stream") {
 		t.Error(condition.Message)
 	}
+	w.With(func() { clear(w.Reports) })
+	awaitCondition(t, c, v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonSwitchingOver)
 	if set, err := get(t.Context(), c.Namespace, c.Name, &appsv1.StatefulSet{}); err != nil || *set.Spec.Replicas != 3 {
 		t.Fatalf("replicas %d: %v", *set.Spec.Replicas, err)
 	}
-	w.With(func() {
-		w.Reports["orders-0"] = func(r *contract.Report) { r.Term = 3 }
-		w.Reports["orders-2"] = nil
-	})
+	if members := agentsConfig(t, c).Members; len(members) != 3 {
+		t.Errorf("members %v while the primary is to be moved", members)
+	}
+	w.With(func() { w.Stubborn = false })
 	awaitReady(t, c)
+	awaitPrimary(t, c, "orders-0")
 	if set, err := get(t.Context(), c.Namespace, c.Name, &appsv1.StatefulSet{}); err != nil || *set.Spec.Replicas != 2 {
 		t.Errorf("replicas %d: %v", *set.Spec.Replicas, err)
+	}
+	if config := agentsConfig(t, c); len(config.Members) != 2 || len(config.Orders) > 0 {
+		t.Errorf("members %v, orders %v", config.Members, config.Orders)
 	}
 	if _, err := get(t.Context(), c.Namespace, "data-orders-2", &corev1.PersistentVolumeClaim{}); err != nil {
 		t.Errorf("the volume of the removed instance: %v", err)

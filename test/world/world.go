@@ -37,6 +37,9 @@ type World struct {
 	turns int
 	// Reports change what an instance's agent says; nil leaves it.
 	Reports map[string]func(*contract.Report)
+	// Primary is the first instance until it hands over, by the name of its cluster; Stubborn primaries do not.
+	Primary  map[string]Leader
+	Stubborn bool
 	// Broken instances are never ready.
 	Broken map[string]bool
 	// SystemID of all data.
@@ -56,7 +59,7 @@ func Start(t testing.TB, plane *controlplane.ControlPlane, namespace string) *Wo
 	t.Helper()
 	w := &World{
 		namespace: namespace, SystemID: "7300000000000000001",
-		Reports: map[string]func(*contract.Report){}, Broken: map[string]bool{},
+		Reports: map[string]func(*contract.Report){}, Broken: map[string]bool{}, Primary: map[string]Leader{},
 	}
 	config := rest.CopyConfig(plane.Config)
 	config.QPS = -1
@@ -234,7 +237,7 @@ func (w *World) statefulSet(ctx context.Context, set *appsv1.StatefulSet, pods [
 			_ = w.client.Update(ctx, pod)
 			continue
 		}
-		if pod.DeletionTimestamp == nil && w.kubelet(ctx, set, pod, ordinal) {
+		if pod.DeletionTimestamp == nil && w.kubelet(ctx, set, pod) {
 			ready++
 		}
 	}
@@ -277,8 +280,8 @@ func (w *World) createPod(ctx context.Context, set *appsv1.StatefulSet, name str
 }
 
 // kubelet runs a pod and its agent, and says whether it is ready.
-func (w *World) kubelet(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod, ordinal int32) bool {
-	w.report(ctx, set, pod, ordinal)
+func (w *World) kubelet(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) bool {
+	w.report(ctx, set, pod)
 	if pod.Annotations[naming.AnnotationReport] == "" {
 		return false
 	}
@@ -300,17 +303,39 @@ func (w *World) kubelet(ctx context.Context, set *appsv1.StatefulSet, pod *corev
 	return w.client.Status().Update(ctx, pod) == nil && want == corev1.ConditionTrue
 }
 
-// report is what an agent says of itself: the first instance is the primary.
-func (w *World) report(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod, ordinal int32) {
+// Leader is a cluster's primary and its term.
+type Leader struct {
+	Instance string
+	Term     int32
+}
+
+// leads is a cluster's primary, after it did as it was ordered.
+func (w *World) leads(config contract.Config) Leader {
+	leader, known := w.Primary[config.Cluster]
+	if !known {
+		leader = Leader{Instance: naming.Cluster(config.Cluster).Instance(0), Term: 1}
+	}
+	for _, order := range config.Orders {
+		if order.Kind == contract.OrderSwitchover && order.Instance == leader.Instance && order.Term == leader.Term && !w.Stubborn {
+			leader = Leader{Instance: order.Target, Term: order.Term + 1}
+		}
+	}
+	w.Primary[config.Cluster] = leader
+	return leader
+}
+
+// report is what an agent says of itself.
+func (w *World) report(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) {
 	config, err := w.config(ctx, set)
 	if err != nil {
 		return
 	}
+	leader := w.leads(config)
 	report := contract.Report{
-		Incarnation: string(pod.UID), Role: contract.RoleReplica, State: contract.StateRunning, Term: 1,
+		Incarnation: string(pod.UID), Role: contract.RoleReplica, State: contract.StateRunning, Term: leader.Term,
 		SystemID: w.SystemID, Timeline: 1, DataVersion: config.Version, SettingsHash: config.SettingsHash,
 	}
-	if ordinal == 0 {
+	if pod.Name == leader.Instance {
 		report.Role = contract.RolePrimary
 	}
 	if change := w.Reports[pod.Name]; change != nil {

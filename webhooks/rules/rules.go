@@ -20,16 +20,19 @@ type spec = v1alpha1.PostgresClusterSpec
 
 // ValidateCreate judges a new cluster. Fields that have a default may be unset. Errors are sorted by field.
 func ValidateCreate(cluster *v1alpha1.PostgresCluster) field.ErrorList {
-	return sorted(append(validateName(cluster), check(nil, &cluster.Spec)...))
+	errs := append(validateName(cluster), validateSwitchover(nil, cluster)...)
+	return sorted(append(errs, check(nil, &cluster.Spec)...))
 }
 
 // ValidateUpdate judges a change. Only what changes is judged: a field that was invalid before and is left alone
 // blocks neither another field nor a finalizer. Errors are sorted by field.
 func ValidateUpdate(old, cluster *v1alpha1.PostgresCluster) field.ErrorList {
+	errs := validateSwitchover(old, cluster)
 	if equality.Semantic.DeepEqual(old.Spec, cluster.Spec) {
-		return nil
+		return errs
 	}
-	return sorted(append(validateTransition(old, cluster), check(&old.Spec, &cluster.Spec)...))
+	errs = append(errs, validateTransition(old, cluster)...)
+	return sorted(append(errs, check(&old.Spec, &cluster.Spec)...))
 }
 
 // ValidateSpec judges a spec by itself, whatever was before. Errors are sorted by field.

@@ -19,8 +19,9 @@ import (
 // about 120 characters, because the API server cuts longer ones when there are many.
 func Warnings(old, cluster *v1alpha1.PostgresCluster) []string {
 	warnings := warningsOf(&cluster.Spec)
+	requested := warnSwitchover(old, cluster)
 	if old == nil {
-		return append(warnings, warnName(cluster.Name)...)
+		return append(append(warnings, warnName(cluster.Name)...), requested...)
 	}
 	known := warningsOf(&old.Spec)
 	warnings = slices.DeleteFunc(warnings, func(w string) bool { return slices.Contains(known, w) })
@@ -28,6 +29,7 @@ func Warnings(old, cluster *v1alpha1.PostgresCluster) []string {
 		warnings = append(warnings, fmt.Sprintf(
 			"spec.version: %s to %s is a major upgrade; it cannot be undone without a backup", before, now))
 	}
+	warnings = append(warnings, requested...)
 	warnings = append(warnings, warnRestarts(&old.Spec, &cluster.Spec)...)
 	if cluster.Spec.DeletionProtection && !old.Spec.DeletionProtection && !cluster.DeletionTimestamp.IsZero() {
 		warnings = append(warnings, "spec.deletionProtection: comes too late, this PostgresCluster is being deleted already")

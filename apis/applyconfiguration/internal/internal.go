@@ -245,6 +245,9 @@ var schemaYAML = typed.YAMLObject(`types:
           - name
           - fieldPath
           - manager
+    - name: handOver
+      type:
+        namedType: com.github.acme.pg-operator.apis.v1alpha1.SwitchoverStatus
     - name: instances
       type:
         list:
@@ -282,6 +285,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: selector
       type:
         scalar: string
+    - name: switchover
+      type:
+        namedType: com.github.acme.pg-operator.apis.v1alpha1.SwitchoverStatus
     - name: synchronous
       type:
         namedType: com.github.acme.pg-operator.apis.v1alpha1.SynchronousStatus
@@ -289,6 +295,32 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
     - name: version
+      type:
+        scalar: string
+- name: com.github.acme.pg-operator.apis.v1alpha1.SwitchoverState
+  scalar: string
+- name: com.github.acme.pg-operator.apis.v1alpha1.SwitchoverStatus
+  map:
+    fields:
+    - name: from
+      type:
+        scalar: string
+    - name: message
+      type:
+        scalar: string
+    - name: request
+      type:
+        scalar: string
+    - name: startedTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: state
+      type:
+        namedType: com.github.acme.pg-operator.apis.v1alpha1.SwitchoverState
+    - name: term
+      type:
+        scalar: numeric
+    - name: to
       type:
         scalar: string
 - name: com.github.acme.pg-operator.apis.v1alpha1.SynchronousMode

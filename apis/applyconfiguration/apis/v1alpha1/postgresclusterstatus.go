@@ -40,6 +40,10 @@ type PostgresClusterStatusApplyConfiguration struct {
 	Conflicts []FieldConflictApplyConfiguration `json:"conflicts,omitempty"`
 	// synchronous is what commits wait for at present, as the primary says; left out when they do not wait.
 	Synchronous *SynchronousStatusApplyConfiguration `json:"synchronous,omitempty"`
+	// switchover tells what became of the request in the annotation db.example.com/switchover.
+	Switchover *SwitchoverStatusApplyConfiguration `json:"switchover,omitempty"`
+	// handOver tells of the last change of primary that the operator wanted: to restart the primary's pod, or to remove it.
+	HandOver *SwitchoverStatusApplyConfiguration `json:"handOver,omitempty"`
 	// lastFailover tells of the last change of primary that nobody asked for.
 	LastFailover *FailoverRecordApplyConfiguration `json:"lastFailover,omitempty"`
 }
@@ -171,6 +175,22 @@ func (b *PostgresClusterStatusApplyConfiguration) WithConflicts(values ...*Field
 // If called multiple times, the Synchronous field is set to the value of the last call.
 func (b *PostgresClusterStatusApplyConfiguration) WithSynchronous(value *SynchronousStatusApplyConfiguration) *PostgresClusterStatusApplyConfiguration {
 	b.Synchronous = value
+	return b
+}
+
+// WithSwitchover sets the Switchover field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Switchover field is set to the value of the last call.
+func (b *PostgresClusterStatusApplyConfiguration) WithSwitchover(value *SwitchoverStatusApplyConfiguration) *PostgresClusterStatusApplyConfiguration {
+	b.Switchover = value
+	return b
+}
+
+// WithHandOver sets the HandOver field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the HandOver field is set to the value of the last call.
+func (b *PostgresClusterStatusApplyConfiguration) WithHandOver(value *SwitchoverStatusApplyConfiguration) *PostgresClusterStatusApplyConfiguration {
+	b.HandOver = value
 	return b
 }
 

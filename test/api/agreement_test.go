@@ -246,9 +246,6 @@ func drawOld() *rapid.Generator[v1alpha1.PostgresCluster] {
 		if c.Spec.UpgradePolicy == "" {
 			c.Spec.UpgradePolicy = v1alpha1.UpgradePolicyMinorOnly
 		}
-		if c.Spec.Synchronous != nil && c.Spec.Synchronous.Mode == "" {
-			c.Spec.Synchronous.Mode = "first" // Even a definition without rules requires one.
-		}
 		c.Status.Version = rapid.SampledFrom([]string{"", "15", "16", "17"}).Draw(rt, "data")
 		c.Status.ProvisionedStorage = rapid.SampledFrom(statusStorage).Draw(rt, "provisioned")
 		return c

@@ -39,6 +39,10 @@ func WithoutRules(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv
 	schema := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 	spec := schema.Properties["spec"]
 	relax(&spec)
+	// Of our own fields; Kubernetes' own lists need their keys.
+	synchronous := spec.Properties["synchronous"]
+	synchronous.Required = nil
+	spec.Properties["synchronous"] = synchronous
 	schema.Properties["spec"] = spec
 	schema.XValidations = nil
 	return crd

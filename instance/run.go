@@ -119,6 +119,9 @@ func containerOptions(ctx context.Context, cluster naming.Cluster, pod kube.Pod)
 		AgentVersion:      contract.Version,
 		Log:               os.Stdout,
 		Probes:            probes, Status: status,
+		PeerAddress: func(instance string) string {
+			return net.JoinHostPort(cluster.InstanceHost(instance, pod.Namespace), strconv.Itoa(naming.PortAgent))
+		},
 	}, nil
 }
 

@@ -54,8 +54,10 @@ type HoldRequest struct {
 
 // HoldAnswer is a member's answer.
 type HoldAnswer struct {
-	Granted bool   `json:"granted"`
-	Refusal string `json:"refusal,omitempty"`
+	// Instance that answers.
+	Instance string `json:"instance"`
+	Granted  bool   `json:"granted"`
+	Refusal  string `json:"refusal,omitempty"`
 	// Promised is the newest term that the member never streams from again.
 	Promised int32 `json:"promised,omitempty"`
 }

@@ -24,11 +24,7 @@ type Configuration struct {
 	Upstream *Upstream
 }
 
-// autoConf is the file of ALTER SYSTEM. PostgreSQL reads it last, so it is emptied: the spec is where settings are
-// changed, and what stood there would silently win. From version 17 on ALTER SYSTEM itself is refused.
-const autoConf = "postgresql.auto.conf"
-
-// Configure writes the configuration files. Settings that PostgreSQL would refuse are left out, so that they do not
+// Configure writes the configuration files but that of Override. Settings that PostgreSQL would refuse are left out, so that they do not
 // stop the others or the start; refused says which and why.
 func (s Server) Configure(ctx context.Context, c Configuration) (refused []string, err error) {
 	osUser, err := OSUser()
@@ -39,7 +35,6 @@ func (s Server) Configure(ctx context.Context, c Configuration) (refused []strin
 	for name, content := range map[string]string{
 		HBAFile:         postgres.RenderHBA(c.HBA),
 		"pg_ident.conf": postgres.RenderIdent(osUser),
-		autoConf:        "# Settings are changed in the PostgresCluster's spec.parameters.\n",
 	} {
 		if err = WriteFile(filepath.Join(data, name), []byte(content)); err != nil {
 			return nil, err

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
+	"time"
 )
 
 // Keys are a certificate, its private key and its authority, as private copies of a mounted Secret: PostgreSQL and
@@ -79,6 +81,47 @@ func (k Keys) Load() (tls.Certificate, *x509.CertPool, error) {
 		return tls.Certificate{}, nil, errors.New(k.Authority() + " has no certificate")
 	}
 	return certificate, pool, nil
+}
+
+// Loaded are Keys in memory, which are read again when their copies change.
+type Loaded struct {
+	Keys Keys
+
+	mu          sync.Mutex
+	known       bool
+	files       [3]fileState
+	certificate tls.Certificate
+	authority   *x509.CertPool
+}
+
+// fileState tells one version of a file from the next.
+type fileState struct {
+	at   time.Time
+	size int64
+}
+
+// Load returns the same values until the copies change. While they are being replaced, and so do not fit, the ones
+// before are good.
+func (l *Loaded) Load() (tls.Certificate, *x509.CertPool, error) {
+	var files [3]fileState
+	for i, path := range []string{l.Keys.Certificate(), l.Keys.Key(), l.Keys.Authority()} {
+		if info, err := os.Stat(path); err == nil {
+			files[i] = fileState{at: info.ModTime(), size: info.Size()}
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.known && files == l.files {
+		return l.certificate, l.authority, nil
+	}
+	certificate, authority, err := l.Keys.Load()
+	if err == nil {
+		l.known, l.files, l.certificate, l.authority = true, files, certificate, authority
+	}
+	if l.known {
+		err = nil
+	}
+	return l.certificate, l.authority, err
 }
 
 // Serial is the serial number of the certificate, in hexadecimal.

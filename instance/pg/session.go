@@ -2,6 +2,7 @@ package pg
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -129,48 +130,72 @@ SELECT coalesce((SELECT array_agg(name ORDER BY name) FROM pg_settings WHERE pen
 
 // ReloadAndCheck has the server read its configuration again and tells what came of it.
 func (p *Process) ReloadAndCheck(ctx context.Context) (InForce, error) {
-	before, _, err := p.inForce(ctx)
+	conn, err := p.reload(ctx)
 	if err != nil {
 		return InForce{}, err
 	}
-	if err := p.Reload(); err != nil {
-		return InForce{}, err
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	return p.inForce(ctx, conn)
+}
+
+// reload returns when the server has read its files, and told its processes to do so, with a session that saw it.
+func (p *Process) reload(ctx context.Context) (*pgx.Conn, error) {
+	conn, before, err := p.loaded(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err = errors.Join(conn.Close(ctx), p.Reload()); err != nil {
+		return nil, err
 	}
 	// A new session has the postmaster's view, so it shows when the postmaster has read the files.
-	tick := time.NewTicker(polling)
+	tick := time.NewTicker(reloadPolling)
 	defer tick.Stop()
 	for {
-		loaded, inForce, err := p.inForce(ctx)
+		conn, loaded, err := p.loaded(ctx)
 		if err != nil || loaded.After(before) {
-			return inForce, err
+			return conn, err
 		}
+		_ = conn.Close(ctx)
 		select {
 		case <-ctx.Done():
-			return InForce{}, fmt.Errorf("PostgreSQL does not reload its configuration: %w", ctx.Err())
+			return nil, fmt.Errorf("PostgreSQL does not reload its configuration: %w", ctx.Err())
 		case <-tick.C:
 		}
 	}
 }
 
-// InForce tells what came of the configuration that was last read.
-func (p *Process) InForce(ctx context.Context) (InForce, error) {
-	_, inForce, err := p.inForce(ctx)
-	return inForce, err
+// reloadPolling is how often a server is asked whether it has read its files.
+const reloadPolling = 5 * time.Millisecond
+
+// loaded opens a session, and tells when the configuration was last read that it has.
+func (p *Process) loaded(ctx context.Context) (conn *pgx.Conn, at time.Time, err error) {
+	if conn, err = p.server.Connect(ctx, postgres.RoleSuperuser); err != nil {
+		return nil, time.Time{}, err
+	}
+	if err = conn.QueryRow(ctx, "SELECT pg_conf_load_time()").Scan(&at); err != nil {
+		return nil, time.Time{}, errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
+	}
+	return conn, at, nil
 }
 
-func (p *Process) inForce(ctx context.Context) (loaded time.Time, inForce InForce, err error) {
+// InForce tells what came of the configuration that was last read.
+func (p *Process) InForce(ctx context.Context) (InForce, error) {
 	conn, err := p.server.Connect(ctx, postgres.RoleSuperuser)
 	if err != nil {
-		return time.Time{}, InForce{}, err
+		return InForce{}, err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	return p.inForce(ctx, conn)
+}
+
+func (p *Process) inForce(ctx context.Context, conn *pgx.Conn) (inForce InForce, err error) {
 	var prefix string
-	if err = conn.QueryRow(ctx, "SELECT pg_conf_load_time(), current_setting('log_line_prefix')").Scan(&loaded, &prefix); err != nil {
-		return time.Time{}, InForce{}, err
+	if err = conn.QueryRow(ctx, "SELECT current_setting('log_line_prefix')").Scan(&prefix); err != nil {
+		return InForce{}, err
 	}
 	p.tail.know(prefix, strconv.Itoa(p.cmd.Process.Pid))
 	err = conn.QueryRow(ctx, inForceQuery).Scan(&inForce.PendingRestart, &inForce.Refused)
-	return loaded, inForce, err
+	return inForce, err
 }
 
 // Checkpoint writes dirty pages, so that the shutdown after it is short.

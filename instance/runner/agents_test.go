@@ -175,12 +175,16 @@ func (s *story) status(t *testing.T) {
 	if code, _, err := s.b.get(s.b.statusURL+contract.PathStatus, s.a.path("stranger")); err != nil || code != 403 {
 		t.Errorf("another certificate of the authority: %d %v", code, err)
 	}
-	if _, _, err := s.b.get(s.b.statusURL+contract.PathStatus, ""); err == nil {
-		t.Error("answers without a certificate")
+	if code, _, err := s.b.get(s.b.statusURL+contract.PathStatus, ""); err != nil || code != 401 {
+		t.Errorf("no certificate: %d %v", code, err)
 	}
 	newAuthority(t).issue(t, s.a.path("foreign"), naming.UserReplication)
-	if _, _, err := s.b.get(s.b.statusURL+contract.PathStatus, s.a.path("foreign")); err == nil {
-		t.Error("answers a certificate of another authority")
+	if code, body, err := s.b.get(s.b.statusURL+contract.PathStatus, s.a.path("foreign")); err != nil || code != 403 ||
+		!strings.Contains(body, "another authority") {
+		t.Errorf("a certificate of another authority: %d %s %v", code, body, err)
+	}
+	if code, _, err := s.b.get(s.b.statusURL+contract.PathStatus, s.a.path("server")); err != nil || code != 403 {
+		t.Errorf("a server's certificate: %d %v", code, err)
 	}
 }
 

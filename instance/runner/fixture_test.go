@@ -226,6 +226,11 @@ func (h *host) path(parts ...string) string {
 	return filepath.Join(append([]string{h.dir}, parts...)...)
 }
 
+// clientKeys are the agent's own.
+func (h *host) clientKeys() pg.Keys {
+	return pg.Keys{Source: h.path("client"), Dir: h.path("run", "client")}
+}
+
 func (h *host) pgdata() string { return h.path("data", "pgdata") }
 
 func freePort(t *testing.T) int32 {
@@ -250,6 +255,7 @@ func (h *host) start() string {
 	h.starts++
 	probes, status := listenLocal(h.t), listenLocal(h.t)
 	h.probeURL, h.statusURL = "http://"+probes.Addr().String(), "https://"+status.Addr().String()
+	h.world.do(func() { h.world.agents[h.name] = status.Addr().String() })
 	options := h.options(fmt.Sprintf("start%d", h.starts), h.output)
 	options.Probes, options.Status = probes, status
 	ctx, cancel := context.WithCancel(context.Background())
@@ -267,10 +273,11 @@ func (h *host) options(incarnation string, log io.Writer) runner.Options {
 		Cluster: cluster, Instance: h.name, Namespace: namespace,
 		Volume: pg.Volume{Root: h.path("data")}, RunDir: h.path("run"), Listen: "127.0.0.1", Port: h.port,
 		ServerTLS:         pg.Keys{Source: h.path("server"), Dir: h.path("run", "server")},
-		ClientTLS:         pg.Keys{Source: h.path("client"), Dir: h.path("run", "client")},
+		ClientTLS:         h.clientKeys(),
 		SuperuserPassword: h.path("superuser", "password"), AppPassword: h.path("app", "password"),
 		Sentinel:        []string{"/proc/self/exe", "sentinel", h.pgdata()},
 		ShutdownTimeout: 20 * time.Second, Incarnation: incarnation, AgentVersion: "test", Log: log,
+		PeerAddress: h.world.agentAddress,
 	}
 }
 

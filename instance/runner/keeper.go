@@ -274,6 +274,7 @@ func (k *keeper) annotate(l lease.Lease) lease.Lease {
 // learn tells the main loop what the Lease says, if that is news.
 func (k *keeper) learn(l lease.Lease) {
 	news := !k.known || !l.Same(k.last)
+	k.runner.view.observe(k.runner.elapsed(), l)
 	k.last, k.known = l, true
 	if !news {
 		return

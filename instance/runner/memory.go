@@ -25,6 +25,8 @@ type memory struct {
 	// the last term that was seen.
 	LedTerm  int32 `json:"ledTerm,omitempty"`
 	SeenTerm int32 `json:"seenTerm,omitempty"`
+	// Promised is the last term of the Lease from which the instance promised never to stream again.
+	Promised int32 `json:"promised,omitempty"`
 	// LastOrder that was carried out.
 	LastOrder string `json:"lastOrder,omitempty"`
 	// Ahead says that the data has what the primary lost. It is not asked again: a primary that has written as much
@@ -104,6 +106,9 @@ func (r *Runner) keepMemory(ctx context.Context) {
 
 // saveMemory writes the memory, once the volume is the agent's.
 func (r *Runner) saveMemory() error {
+	// What is written later is never older.
+	r.saving.Lock()
+	defer r.saving.Unlock()
 	r.mu.Lock()
 	locked := r.locked
 	content, err := json.Marshal(r.memory)
@@ -111,7 +116,5 @@ func (r *Runner) saveMemory() error {
 	if err != nil || !locked {
 		return err
 	}
-	r.saving.Lock()
-	defer r.saving.Unlock()
 	return pg.WriteFile(r.options.Volume.StateFile(), content)
 }

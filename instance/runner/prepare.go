@@ -37,6 +37,7 @@ func (r *Runner) configChanged(text string) {
 	r.memory.Config = config
 	r.remember()
 	r.mu.Unlock()
+	r.view.follow(config)
 	r.keeper.poke()
 	r.poke()
 }
@@ -143,6 +144,8 @@ func (r *Runner) lock() error {
 	m.SeenTerm = max(m.SeenTerm, r.memory.SeenTerm)
 	r.memory = m
 	r.led(m.LedTerm)
+	r.facts.Promised = m.Promised
+	r.view.recall(r.options.Instance, m)
 	r.facts.Diagnosis = m.diagnosis()
 	r.facts.Data = agent.Data{}
 	r.remember()

@@ -224,7 +224,7 @@ func (w *serverWatch) learn(ctx context.Context, o pg.Observation) time.Duration
 		if !f.Server.Accepting {
 			w.runner.accepted(ctx)
 		}
-		w.runner.observed, w.runner.standbys = o, replicas
+		w.runner.observed, w.runner.standbys, w.runner.answered = o, replicas, time.Now()
 		f.Server.Accepting, f.Server.Recovering, f.Server.Streaming = true, o.Recovering, streaming
 		f.Server.Silent, f.Server.LastError, f.Server.Timeline = silent, trouble, o.Timeline
 		f.ProvisionDue, f.Abandon = f.ProvisionDue || slotsDue, ""

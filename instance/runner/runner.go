@@ -16,6 +16,7 @@ import (
 	"github.com/acme/pg-operator/instance/agent"
 	"github.com/acme/pg-operator/instance/contract"
 	"github.com/acme/pg-operator/instance/lease"
+	"github.com/acme/pg-operator/instance/peer"
 	"github.com/acme/pg-operator/instance/pg"
 	"github.com/acme/pg-operator/instance/server"
 	"github.com/acme/pg-operator/postgres"
@@ -61,6 +62,8 @@ type Options struct {
 	Log io.Writer
 	// Probes and Status are where the agent answers.
 	Probes, Status net.Listener
+	// PeerAddress is where another instance's agent answers, as host:port.
+	PeerAddress func(instance string) string
 }
 
 // Runner is a running agent.
@@ -73,6 +76,11 @@ type Runner struct {
 	licence   *licence
 	scout     *scout
 	publisher *publisher
+	// peers are the other agents; view is what is known of the Lease and of its holder, to vote by.
+	peers *peer.Client
+	view  view
+	// voting is held by the one candidate that is being answered.
+	voting chan struct{}
 
 	// wake asks the main loop to look at the facts again; its pending token stands for any number of reasons.
 	wake chan struct{}
@@ -96,6 +104,8 @@ type Runner struct {
 	expected bool
 	// observed is what the server last said of itself.
 	observed pg.Observation
+	// answered is when it last did.
+	answered time.Time
 	// standbys are the replicas that a primary last had.
 	standbys standbys
 	// lastWritten is how far a primary that ended had written its log when it was last looked at.
@@ -114,16 +124,30 @@ type Runner struct {
 	saving  sync.Mutex
 	// keys guards the private copies of certificates.
 	keys sync.Mutex
+	// overriding guards the file that PostgreSQL reads last.
+	overriding sync.Mutex
+	// promises are the last terms from which other members promised never to stream again.
+	promises map[string]int32
+	// hinted is when the Lease was last looked at because a peer said so; hinting: it is about to be.
+	hinted  time.Time
+	hinting bool
 }
 
 // New makes an agent.
 func New(options Options, kube Kube, log logr.Logger) *Runner {
-	r := &Runner{options: options, kube: kube, log: log, wake: make(chan struct{}, 1), unsaved: make(chan struct{}, 1), begun: time.Now()}
+	r := &Runner{
+		options: options, kube: kube, log: log, wake: make(chan struct{}, 1), unsaved: make(chan struct{}, 1),
+		voting: make(chan struct{}, 1), promises: map[string]int32{}, begun: time.Now(),
+	}
 	r.facts.Self, r.facts.Incarnation = options.Instance, options.Incarnation
 	r.keeper = newKeeper(r)
 	r.licence = newLicence(r)
 	r.scout = newScout(r)
 	r.publisher = newPublisher(r)
+	r.peers = peer.New(peer.Options{
+		Identity: (&pg.Loaded{Keys: options.ClientTLS}).Load, Address: options.PeerAddress,
+		ServerName: func(instance string) string { return options.Cluster.InstanceHost(instance, options.Namespace) },
+	})
 	return r
 }
 
@@ -147,7 +171,10 @@ func (r *Runner) Run(ctx context.Context) {
 		func() { r.prepare(work) },
 		func() { r.keepMemory(work) },
 		func() { failed <- server.ServeProbes(work, r.options.Probes, r) },
-		func() { failed <- server.ServeStatus(work, r.options.Status, r.options.ServerTLS.Load, r.Status) },
+		func() { r.listenToPrimary(work) },
+		func() {
+			failed <- server.ServePeers(work, r.options.Status, (&pg.Loaded{Keys: r.options.ServerTLS}).Load, r)
+		},
 	} {
 		group.Go(part)
 	}
@@ -157,6 +184,7 @@ func (r *Runner) Run(ctx context.Context) {
 	cancelFlush()
 	cancel()
 	group.Wait()
+	r.peers.Close()
 	r.unlock()
 }
 
@@ -232,7 +260,7 @@ func (r *Runner) refresh() {
 	if f.Config == nil {
 		return
 	}
-	f.Configured = r.settings.applied == r.wanted()
+	f.Configured = r.settings.applied == r.wanted() && r.settings.detached == r.detachedFrom(r.settings.applied.upstream)
 	f.RestartOrder = nextOrder(f.Config.Orders, f.Self, r.memory.LastOrder)
 	order, problem := r.switchover()
 	if f.SwitchoverOrder, r.orderProblem = order.ID, problem; problem != "" {

@@ -23,6 +23,8 @@ type application struct {
 
 // settings are what is known of the configuration in force.
 type settings struct {
+	// detached: what PostgreSQL reads last keeps it from following applied.upstream.
+	detached bool
 	// applied is what was last written, inForce the hash of the settings PostgreSQL runs with.
 	applied application
 	inForce string

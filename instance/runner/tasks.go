@@ -136,6 +136,9 @@ func (r *Runner) start(ctx context.Context, replica bool) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	if _, err = r.override(wanted.upstream); err != nil {
+		return err
+	}
 	process, err := r.startServer(ctx, server, replica)
 	if err != nil {
 		return err
@@ -212,6 +215,9 @@ func (r *Runner) configure(ctx context.Context) error {
 	}
 	refused, err := r.server().Configure(ctx, configuration)
 	if err != nil {
+		return err
+	}
+	if _, err = r.override(wanted.upstream); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)

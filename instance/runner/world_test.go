@@ -26,6 +26,8 @@ type world struct {
 	version int
 	primary agent.Endpoint
 	pods    map[string]podView
+	// agents are where the agents answer their peers.
+	agents map[string]string
 	// down makes every call fail; refused counts the writes of the Lease that it refused.
 	down    bool
 	refused int
@@ -46,7 +48,7 @@ type podView struct {
 var errDown = errors.New("the API server is down")
 
 func newWorld() *world {
-	return &world{changed: make(chan struct{}), pods: map[string]podView{}, terms: map[int32]string{}}
+	return &world{changed: make(chan struct{}), pods: map[string]podView{}, agents: map[string]string{}, terms: map[int32]string{}}
 }
 
 // do changes the world and wakes all who watch it.
@@ -77,6 +79,16 @@ func (w *world) renewalNow() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.renewal
+}
+
+// agentAddress is where an instance's agent answers, or nowhere.
+func (w *world) agentAddress(instance string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if address := w.agents[instance]; address != "" {
+		return address
+	}
+	return "127.0.0.1:1"
 }
 
 func (w *world) leaseNow() lease.Lease {

@@ -1,12 +1,9 @@
-// Package server answers the kubelet's probes, and peers that show a
-// certificate of the cluster.
+// Package server answers the kubelet's probes, and the other agents of the
+// cluster, who show its certificate.
 package server
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
@@ -14,7 +11,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/instance/contract"
 )
 
@@ -39,50 +35,6 @@ func ServeProbes(ctx context.Context, listener net.Listener, probes Probes) erro
 		})
 	}
 	return serve(ctx, &http.Server{Handler: mux}, listener)
-}
-
-// Identity is the certificate that a server shows and the authority that its clients' certificates must come from.
-type Identity func() (tls.Certificate, *x509.CertPool, error)
-
-// ServeStatus answers peers on the listener until ctx ends. The identity is asked for at each
-// connection, so that a renewed certificate is used at once.
-func ServeStatus(ctx context.Context, listener net.Listener, identity Identity, status func() contract.Status) error {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+contract.PathStatus, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		// The client has gone if this fails.
-		_ = json.NewEncoder(w).Encode(status())
-	})
-	config := &tls.Config{
-		MinVersion: tls.VersionTLS13,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			certificate, authority, err := identity()
-			if err != nil {
-				return nil, err
-			}
-			return &tls.Config{
-				MinVersion:   tls.VersionTLS13,
-				Certificates: []tls.Certificate{certificate},
-				ClientAuth:   tls.RequireAndVerifyClientCert,
-				ClientCAs:    authority,
-				// A resumed session would outlive a change of the authority.
-				SessionTicketsDisabled: true,
-			}, nil
-		},
-	}
-	return serve(ctx, &http.Server{Handler: onlyPeers(mux)}, tls.NewListener(listener, config))
-}
-
-// onlyPeers refuses certificates that the cluster's authority gave to somebody else, such as an application.
-func onlyPeers(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 ||
-			r.TLS.VerifiedChains[0][0].Subject.CommonName != naming.UserReplication {
-			http.Error(w, "this certificate does not belong to an instance of the cluster", http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 // Limits of requests, which are all small.

@@ -26,6 +26,9 @@ func (f Facts) challenged() string {
 // elected tells whether this incarnation holds the Lease because it was elected.
 func (f Facts) elected() bool { return f.failover() && f.Elected > 0 && f.Elected == f.Lease.Term }
 
+// Outdated tells whether the volume has the data of the primary of an earlier term, which may be made a replica's.
+func (f Facts) Outdated() bool { return f.failover() && f.leaseFacts().Outdated() }
+
 // unfit tells whether the holder of the Lease has nothing that a primary could run on.
 func (f Facts) unfit() bool {
 	if f.Data.Torn || f.Data.Present && f.Data.Replica {
@@ -44,7 +47,7 @@ func (f Facts) elect(reason string) Decision {
 		d.Message = f.Diagnosis.Detail
 		return d
 	}
-	if f.Data.Replica {
+	if f.Data.Replica || f.Outdated() {
 		if d = f.stand(d); d.Do != TaskNone || d.Cancel || !f.Server.Accepting {
 			return d
 		}

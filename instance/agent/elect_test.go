@@ -94,6 +94,13 @@ func TestDecideElections(t *testing.T) {
 			change: func(f *agent.Facts) { challenged(f); f.Server, f.Data = agent.Server{}, agent.Data{Known: true} },
 		},
 		"the primary's time is over, data of an older primary": {
+			facts: replicaFacts(), state: contract.StateWaiting, do: agent.TaskStartReplica,
+			change: func(f *agent.Facts) {
+				challenged(f)
+				f.Server, f.Data.Replica, f.LedTerm, f.Lease.Term = agent.Server{}, false, 1, 2
+			},
+		},
+		"the primary's time is over, data of an unknown primary": {
 			facts: replicaFacts(), state: contract.StateStarting, do: agent.TaskDiagnose, follow: "db-0",
 			change: func(f *agent.Facts) { challenged(f); f.Server, f.Data.Replica = agent.Server{}, false },
 		},
@@ -162,6 +169,13 @@ func TestDecideElections(t *testing.T) {
 		"another one led since": {
 			facts: primaryFacts(), state: contract.StateWaiting, message: "term 3",
 			change: func(f *agent.Facts) {
+				f.Server, f.Lease, f.Unclaimed = agent.Server{}, lease.Lease{Term: 3, SystemID: "7"}, true
+			},
+		},
+		"another one led since, free": {
+			facts: primaryFacts(), do: agent.TaskStartReplica, state: contract.StateWaiting,
+			change: func(f *agent.Facts) {
+				challenged(f)
 				f.Server, f.Lease, f.Unclaimed = agent.Server{}, lease.Lease{Term: 3, SystemID: "7"}, true
 			},
 		},

@@ -295,7 +295,7 @@ func (s *simulated) carryOut(t *rapid.T, i *simulatedInstance, d agent.Decision)
 		if !f.Data.Present || f.Data.Torn {
 			t.Fatalf("%s starts as a replica with %+v", f.Self, f.Data)
 		}
-		if f.Data.Primary() && f.Primary.Instance != d.Follow {
+		if f.Data.Primary() && !f.Outdated() && f.Primary.Instance != d.Follow {
 			t.Fatalf("%s gives up a primary's data for %s, which does not serve", f.Self, d.Follow)
 		}
 		f.Data.Replica = true

@@ -7,8 +7,12 @@ import (
 
 // candidate tells whether the instance has what an election may be about: all of a database, as a replica has it.
 func (f Facts) candidate() bool {
-	return f.Failover && f.Data.Present && f.Data.Replica && !f.Data.Torn && slices.Contains(f.Members, f.Self)
+	return f.Failover && f.Data.Present && !f.Data.Torn && (f.Data.Replica || f.Outdated()) && slices.Contains(f.Members, f.Self)
 }
+
+// Outdated tells whether a primary's data is that of an earlier term: another instance led since, or was elected to.
+// Like a replica's it is only as good as what it has of the log.
+func (f Facts) Outdated() bool { return f.Data.Primary() && f.LedTerm > 0 && f.LedTerm < f.Lease.Term }
 
 // succeeds tells whether an instance may go on where an earlier incarnation of it held the Lease. With failover that
 // takes the primary's data: the earlier one may still run on another volume, so that an empty volume proves nothing.
@@ -24,7 +28,7 @@ func (f Facts) succeeds() bool {
 func (f Facts) decideFree() (Verdict, string) {
 	expected := f.ExpectedSystemID()
 	switch {
-	case f.HeldTerm > 0 && f.Lease.Term > f.HeldTerm && !f.candidate():
+	case f.HeldTerm > 0 && f.Lease.Term > f.HeldTerm && (f.Leading || !f.candidate()):
 		return Wait, "nobody holds the Lease, but another incarnation did since this one"
 	case f.Leading:
 		return Take, "nobody else took the Lease from this primary"
@@ -54,7 +58,7 @@ func (f Facts) decideFree() (Verdict, string) {
 // a primary's data: who led in the Lease's last term has everything, and others need the evidence of an election.
 func (f Facts) decideElection() (Verdict, string) {
 	switch {
-	case f.Data.Replica && f.Challenged != "":
+	case f.candidate() && f.Challenged != "":
 		return Elect, f.Challenged
 	case f.Data.Replica:
 		return Wait, "nobody holds the Lease, but its last holder may go on for a while"
@@ -62,7 +66,7 @@ func (f Facts) decideElection() (Verdict, string) {
 		return Take, "nobody took the Lease that this instance gave away, and its volume has all that was written"
 	case f.LedTerm > 0 && f.LedTerm == f.Lease.Term:
 		return Wait, "waits for another instance to take the Lease that this one gave away"
-	case f.LedTerm < f.Lease.Term && f.LedTerm > 0:
+	case f.Outdated():
 		return Wait, fmt.Sprintf("waits for a primary: the volume's data is that of the primary of term %d, "+
 			"and another one has written since, in term %d", f.LedTerm, f.Lease.Term)
 	}

@@ -16,7 +16,8 @@ import (
 // defaultLeaseSeconds is the Lease's duration until the configuration says another.
 const defaultLeaseSeconds = 10
 
-// A free Lease is looked at often at first, because somebody is about to take it.
+// The Lease of others, or of nobody, is looked at often at first after something happened, because somebody is about to
+// take it.
 const (
 	freeInterval    = 200 * time.Millisecond
 	freeIntervalMax = 2 * time.Second
@@ -34,6 +35,8 @@ type keeper struct {
 	last lease.Lease
 	// known: last was read from the API server.
 	known bool
+	// winning is the term that the last election was about to begin.
+	winning int32
 	// written is the duration that this incarnation last wrote into the Lease, 0 before.
 	written time.Duration
 	// failing: the last attempt to read or renew it failed.
@@ -75,12 +78,12 @@ func (k *keeper) run(ctx context.Context) {
 		begun := time.Now()
 		held, err := k.look(ctx)
 		switch {
-		case held != "":
+		case held == k.identity:
 			wait = k.pace() / 3
 		case poked:
 			wait = freeInterval
 		default:
-			wait = min(wait*3/2, freeIntervalMax)
+			wait = min(wait*3/2, freeIntervalMax, k.pace()/3)
 		}
 		if err != nil && ctx.Err() == nil {
 			k.runner.log.Error(err, "Failed to read or renew the Lease")
@@ -265,6 +268,10 @@ func (k *keeper) annotate(l lease.Lease) lease.Lease {
 		l.SystemID = data.SystemID
 	}
 	l.Timeline = max(l.Timeline, r.facts.KnownTimeline())
+	if l.Failover != nil && l.Failover.Promoted.IsZero() && l.Failover.Term == r.promotedIn {
+		promoted := *l.Failover
+		promoted.Promoted, l.Failover = r.promotedAt, &promoted
+	}
 	if r.facts.Server.Accepting && !r.observed.Recovering {
 		l.WALLSN = max(l.WALLSN, r.observed.Written)
 	}
@@ -290,9 +297,15 @@ func (k *keeper) learn(l lease.Lease) {
 	r.mu.Unlock()
 	revoked := false
 	r.update(func(f *agent.Facts) {
+		if l.Holder == "" && (f.Lease.Holder != "" || !f.LeaseKnown) {
+			r.freeSince = time.Now()
+		}
 		f.Lease, f.LeaseKnown = l, true
 		if l.Holder == k.identity {
 			f.HeldTerm = l.Term
+			if l.Term == k.winning {
+				f.Elected = l.Term
+			}
 		}
 		revoked = unlicensed(*f)
 	})

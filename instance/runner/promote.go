@@ -30,9 +30,14 @@ func (r *Runner) promote(ctx context.Context) error {
 		return err
 	}
 	steps.note("configured")
-	if err := r.options.Volume.ReserveTimeline(timeline, l.Timeline); err != nil {
+	if err := r.options.Volume.ReserveTimeline(timeline, l.Newest); err != nil {
 		return err
 	}
+	if err := r.licence.admit(ctx); err != nil {
+		return err
+	}
+	// Also if the promotion does not come to its end now, it may later.
+	r.licence.watch(process.Pid())
 	o, err := process.Promote(ctx)
 	if err != nil {
 		return err
@@ -47,11 +52,14 @@ func (r *Runner) promote(ctx context.Context) error {
 			return
 		}
 		r.promoted, r.observed = process, o
+		r.promotedIn, r.promotedAt = l.Term, time.Now().UTC().Truncate(time.Millisecond)
 		f.Server = agent.Server{Up: true, Accepting: true, Timeline: o.Timeline}
 		f.Data.Replica = false
 		f.Provisioned, f.ProvisionDue = true, true
 	})
 	r.log.Info("Became the primary", "term", l.Term, "timeline", o.Timeline, "steps", steps.String())
+	r.hintPeers(l.Term)
+	r.keeper.poke()
 	go r.settle(context.WithoutCancel(ctx))
 	return nil
 }
@@ -62,7 +70,10 @@ func (r *Runner) configurePromotion(ctx context.Context, process *pg.Process) er
 	r.mu.Lock()
 	wanted := r.wanted()
 	configuration, inForce := r.configuration(wanted.upstream)
-	done := r.settings.applied == wanted
+	applied := r.settings.applied
+	// Whom it followed is of no importance any more.
+	applied.upstream = wanted.upstream
+	done := applied == wanted
 	r.mu.Unlock()
 	if done {
 		return nil

@@ -85,6 +85,7 @@ func (k *keeper) GiveAway(ctx context.Context, end postgres.LSN, successor strin
 			}
 		}
 		if err == nil {
+			k.runner.hintPeers(l.Term)
 			return nil
 		}
 		select {

@@ -14,7 +14,7 @@ func (r *Runner) report(d agent.Decision) contract.Report {
 	if len(r.settings.errors()) > 0 {
 		refused = r.settings.tried
 	}
-	return contract.Report{
+	report := contract.Report{
 		Incarnation: f.Incarnation, Role: d.Role, State: d.State, Message: d.Message, Term: f.Lease.Term,
 		LeaseMissing: f.LeaseMissing,
 		SystemID:     f.Data.SystemID, Timeline: int64(f.KnownTimeline()), DataVersion: f.Data.Major,
@@ -22,8 +22,13 @@ func (r *Runner) report(d agent.Decision) contract.Report {
 		SettingsHash: r.settings.inForce, SettingsError: strings.Join(r.settings.errors(), "; "),
 		SettingsRefused: refused,
 		PendingRestart:  r.settings.pending, CertificateSerial: r.settings.serial, LastOrder: r.memory.LastOrder,
-		OrderProblem: r.orderProblem,
+		OrderProblem: r.orderProblem, Waiting: r.waiting,
 	}
+	if f.Lease.Failover != nil {
+		failover := contract.Failover(*f.Lease.Failover)
+		report.LastFailover = &failover
+	}
+	return report
 }
 
 // Status is what the instance answers to its peers.

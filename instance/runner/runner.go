@@ -102,6 +102,12 @@ type Runner struct {
 	promoted *pg.Process
 	// expected: the process is being stopped on purpose.
 	expected bool
+	// waiting and progress say what an election waits for; freeSince is since when nobody holds the Lease.
+	waiting, progress string
+	freeSince         time.Time
+	// promotedAt is when PostgreSQL took writes in the term promotedIn, which was won in an election.
+	promotedIn int32
+	promotedAt time.Time
 	// observed is what the server last said of itself.
 	observed pg.Observation
 	// answered is when it last did.
@@ -165,6 +171,7 @@ func (r *Runner) Run(ctx context.Context) {
 		func() { r.keeper.run(work) },
 		func() { r.licence.run(work) },
 		func() { r.licence.guard.Run(work) },
+		func() { r.watchHolder(work) },
 		func() { r.scout.run(work) },
 		func() { r.publisher.run(work) },
 		func() { r.watchFiles(work) },
@@ -261,6 +268,9 @@ func (r *Runner) refresh() {
 		return
 	}
 	f.Configured = r.settings.applied == r.wanted() && r.settings.detached == r.detachedFrom(r.settings.applied.upstream)
+	f.Challenge = r.view.challenge(r.elapsed())
+	f.Challenge.Progress = r.progress
+	f.Unclaimed = f.LeaseKnown && f.Lease.Holder == "" && time.Since(r.freeSince) > unclaimed
 	f.RestartOrder = nextOrder(f.Config.Orders, f.Self, r.memory.LastOrder)
 	order, problem := r.switchover()
 	if f.SwitchoverOrder, r.orderProblem = order.ID, problem; problem != "" {

@@ -95,6 +95,8 @@ func (r *Runner) carryOut(ctx context.Context, task agent.Task, decided lease.Le
 		return r.restart(ctx)
 	case agent.TaskFence:
 		return r.fence(ctx)
+	case agent.TaskElect:
+		return r.elect(ctx)
 	case agent.TaskPromote:
 		return r.promote(ctx)
 	case agent.TaskRelease:
@@ -169,11 +171,11 @@ func (r *Runner) startServer(ctx context.Context, server pg.Server, replica bool
 	return process, nil
 }
 
-// becomeReplica marks the data as a replica's. For a primary's that is for ever as long as nobody votes, and its data
-// may be the only copy: somebody who holds the Lease but is no primary is not given way to.
+// becomeReplica marks the data as a replica's. A primary's may be the only copy: somebody who holds the Lease but is no
+// primary is not given way to, unless another instance was elected since.
 func (r *Runner) becomeReplica(ctx context.Context) error {
 	r.mu.Lock()
-	primary := r.facts.Data.Primary()
+	primary := r.facts.Data.Primary() && !r.facts.Outdated()
 	r.mu.Unlock()
 	if primary {
 		if _, err := r.proven(ctx); err != nil {

@@ -49,7 +49,7 @@ func (r *Runner) cast(ctx context.Context, q election.VoteRequest) (election.Vot
 	vote, leading, process, problem := r.ballot()
 	if problem == nil && !leading {
 		var log pg.Log
-		log, problem = process.Log(ctx)
+		log, problem = r.ends(ctx, process)
 		note(&vote, log)
 	}
 	vote.Complete = problem == nil
@@ -98,12 +98,23 @@ func (r *Runner) ballot() (vote election.Vote, leading bool, process *pg.Process
 		problem = errors.New("its volume is empty")
 	case f.Data.Torn:
 		problem = errors.New("the data on its volume is not complete")
+	case r.process == nil && vote.LedTerm > f.Lease.Term:
+		// The Lease was made anew, and does not tell whose data is the newest.
 	case r.process == nil:
 		problem = errors.New("its PostgreSQL does not run")
-	case !f.Server.Accepting:
+	case r.process != nil && !f.Server.Accepting:
 		problem = errors.New("its PostgreSQL does not take connections")
 	}
 	return vote, leading, r.process, problem
+}
+
+// ends is how far the log goes. That of a stopped primary goes at least as far as its control file says.
+func (r *Runner) ends(ctx context.Context, process *pg.Process) (pg.Log, error) {
+	if process != nil {
+		return process.Log(ctx)
+	}
+	control, err := r.options.Volume.ControlData(ctx, r.programs)
+	return pg.Log{Timeline: control.LastTimeline(), Received: control.Checkpoint, Replayed: control.Checkpoint}, err
 }
 
 // note has a vote say how far the log goes.
@@ -138,6 +149,9 @@ func (r *Runner) promise(term int32) error {
 func (r *Runner) detach(ctx context.Context, process *pg.Process) (pg.Log, error) {
 	ctx, cancel := context.WithTimeout(ctx, detachTimeout)
 	defer cancel()
+	if process == nil {
+		return r.ends(ctx, nil)
+	}
 	r.mu.Lock()
 	upstream := r.settings.applied.upstream
 	r.mu.Unlock()

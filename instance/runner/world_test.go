@@ -28,6 +28,8 @@ type world struct {
 	pods    map[string]podView
 	// agents are where the agents answer their peers.
 	agents map[string]string
+	// cut makes the calls of an instance and to its agent fail.
+	cut map[string]bool
 	// down makes every call fail; refused counts the writes of the Lease that it refused.
 	down    bool
 	refused int
@@ -48,7 +50,7 @@ type podView struct {
 var errDown = errors.New("the API server is down")
 
 func newWorld() *world {
-	return &world{changed: make(chan struct{}), pods: map[string]podView{}, agents: map[string]string{}, terms: map[int32]string{}}
+	return &world{changed: make(chan struct{}), pods: map[string]podView{}, agents: map[string]string{}, cut: map[string]bool{}, terms: map[int32]string{}}
 }
 
 // do changes the world and wakes all who watch it.
@@ -85,7 +87,7 @@ func (w *world) renewalNow() time.Duration {
 func (w *world) agentAddress(instance string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if address := w.agents[instance]; address != "" {
+	if address := w.agents[instance]; address != "" && !w.cut[instance] {
 		return address
 	}
 	return "127.0.0.1:1"
@@ -119,6 +121,9 @@ func (w *world) await(t *testing.T, within time.Duration, what string, wanted fu
 	}
 }
 
+// isDown tells whether the API server answers the instance. The caller holds mu.
+func (k podKube) isDown() bool { return k.down || k.cut[k.name] }
+
 // podKube is the world as one instance's agent sees it.
 type podKube struct {
 	*world
@@ -130,7 +135,7 @@ func (k podKube) WatchConfig(ctx context.Context, changed func(string)) {
 	for {
 		k.mu.Lock()
 		config, next := k.config, k.changed
-		if k.down {
+		if k.isDown() {
 			config = last
 		}
 		k.mu.Unlock()
@@ -149,7 +154,7 @@ func (k podKube) WatchConfig(ctx context.Context, changed func(string)) {
 func (k podKube) Lease(context.Context) (lease.Lease, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.down {
+	if k.isDown() {
 		return lease.Lease{}, errDown
 	}
 	return k.lease, nil
@@ -159,7 +164,7 @@ func (k podKube) UpdateLease(_ context.Context, l lease.Lease, duration time.Dur
 	var err error
 	k.do(func() {
 		switch {
-		case k.down:
+		case k.isDown():
 			k.refused++
 			err = errDown
 		case l.Version != k.lease.Version:
@@ -183,7 +188,7 @@ func (k podKube) UpdateLease(_ context.Context, l lease.Lease, duration time.Dur
 func (k podKube) Current(context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.down {
+	if k.isDown() {
 		return errDown
 	}
 	return nil
@@ -192,7 +197,7 @@ func (k podKube) Current(context.Context) error {
 func (k podKube) Primary(context.Context) (agent.Endpoint, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.down {
+	if k.isDown() {
 		return agent.Endpoint{}, errDown
 	}
 	return k.primary, nil
@@ -202,7 +207,7 @@ func (k podKube) Serve(_ context.Context, port int32, ready bool, _ int32) error
 	var err error
 	k.do(func() {
 		switch {
-		case k.down:
+		case k.isDown():
 			err = errDown
 		case ready:
 			k.primary = agent.Endpoint{Instance: k.name, Address: "127.0.0.1", Port: port}
@@ -220,7 +225,7 @@ func (k podKube) Publish(_ context.Context, report, role string) error {
 	}
 	var err error
 	k.do(func() {
-		if k.down {
+		if k.isDown() {
 			err = errDown
 			return
 		}

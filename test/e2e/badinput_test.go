@@ -161,7 +161,7 @@ func TestTroubleInUse(t *testing.T) {
 	}
 	d.mustPatchSpec(map[string]any{"image": nil})
 	d.awaitReady(readyTimeout)
-	d.awaitStreaming(0, 1, readyTimeout)
+	d.awaitStreaming(1, readyTimeout)
 	d.verify(l)
 }
 

@@ -3,12 +3,14 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/apis/v1alpha1"
+	"github.com/acme/pg-operator/instance/lease"
 	"github.com/acme/pg-operator/test/localcluster"
 )
 
@@ -223,16 +226,49 @@ func (d *database) awaitTrouble(timeout time.Duration, reason string, words ...s
 	})
 }
 
-// awaitStreaming waits until n replicas stream from the instance, which must be
-// the primary; it asks PostgreSQL and needs no operator.
-func (d *database) awaitStreaming(primary int32, n int, timeout time.Duration) time.Duration {
+// awaitStreaming waits until n replicas stream from the primary; it asks
+// PostgreSQL and needs no operator.
+func (d *database) awaitStreaming(n int, timeout time.Duration) time.Duration {
 	d.t.Helper()
-	what := fmt.Sprintf("%d replicas stream from %s", n, d.Instance(primary))
+	what := fmt.Sprintf("%d replicas stream from the primary", n)
 	return eventually(d.t, timeout, what, func(ctx context.Context) (bool, string) {
-		count, err := d.ask(ctx, primary, "select count(*) from pg_stat_replication where state = 'streaming'")
+		count, err := d.askPrimary(ctx, "select count(*) from pg_stat_replication where state = 'streaming'")
 		if err != nil {
 			return false, err.Error()
 		}
 		return count == fmt.Sprint(n), count + " stream"
 	})
+}
+
+// primary is the ordinal of the instance that holds the Lease.
+func (d *database) primary(ctx context.Context) (int32, error) {
+	held := &coordinationv1.Lease{}
+	if err := d.cluster.Client.Get(ctx, d.key(d.Lease()), held); err != nil {
+		return 0, err
+	}
+	if held.Spec.HolderIdentity != nil {
+		if ordinal, ok := d.Ordinal(lease.Instance(*held.Spec.HolderIdentity)); ok {
+			return ordinal, nil
+		}
+	}
+	return 0, errors.New("nobody holds the Lease")
+}
+
+// mustPrimary is primary when there is one.
+func (d *database) mustPrimary() int32 {
+	d.t.Helper()
+	ordinal, err := d.primary(d.t.Context())
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return ordinal
+}
+
+// askPrimary is ask for whoever is the primary.
+func (d *database) askPrimary(ctx context.Context, query string) (string, error) {
+	ordinal, err := d.primary(ctx)
+	if err != nil {
+		return "", err
+	}
+	return d.ask(ctx, ordinal, query)
 }

@@ -38,7 +38,7 @@ func TestRetain(t *testing.T) {
 	if got := d.object().Status.SystemID; got != id {
 		t.Errorf("the re-created cluster has system identifier %s, want %s", got, id)
 	}
-	d.awaitStreaming(0, 1, 30*time.Second)
+	d.awaitStreaming(1, 30*time.Second)
 	d.awaitRows(d.ServiceReadWrite(), "kept", 100)
 	d.awaitRows(d.ServiceReadOnly(), "kept", 100)
 	d.execSQL("insert into kept values (101)")

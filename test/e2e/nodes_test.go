@@ -43,7 +43,7 @@ func TestNodes(t *testing.T) {
 	}
 	d.kubectl("scale", "pgc", string(d.Cluster), "--replicas=2")
 	d.awaitReady(readyTimeout)
-	d.awaitStreaming(0, 1, 30*time.Second)
+	d.awaitStreaming(1, 30*time.Second)
 	if nodes := fmt.Sprint(d.pod(0).Spec.NodeName, " ", d.pod(1).Spec.NodeName); nodes != firstNode+" "+secondNode {
 		t.Fatalf("the instances are on %s, want one on each node", nodes)
 	}
@@ -52,12 +52,12 @@ func TestNodes(t *testing.T) {
 	if err := cluster.CutNode(t.Context(), secondNode); err != nil {
 		t.Fatal(err)
 	}
-	d.awaitStreaming(0, 0, 30*time.Second)
+	d.awaitStreaming(0, 30*time.Second)
 	d.awaitWrites(l, 15*time.Second) // an asynchronous replica's loss must not stop the primary
 	if err := cluster.HealNode(t.Context(), secondNode); err != nil {
 		t.Fatal(err)
 	}
-	d.awaitStreaming(0, 1, readyTimeout)
+	d.awaitStreaming(1, readyTimeout)
 	eventually(t, readyTimeout, secondNode+" is ready", func(ctx context.Context) (bool, string) {
 		node := &corev1.Node{}
 		if err := cluster.Client.Get(ctx, client.ObjectKey{Name: secondNode}, node); err != nil {

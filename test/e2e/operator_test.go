@@ -38,10 +38,10 @@ func TestWithoutOperator(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.replacePod(1)
-		d.awaitStreaming(0, 1, readyTimeout)
-		d.replacePod(0)
+		d.awaitStreaming(1, readyTimeout)
+		d.replacePod(d.mustPrimary())
 		d.awaitWrites(l, readyTimeout)
-		d.awaitStreaming(0, 1, time.Minute)
+		d.awaitStreaming(1, time.Minute)
 		if err := cluster.ScaleOperator(t.Context(), processes); err != nil {
 			t.Fatal(err)
 		}

@@ -52,7 +52,7 @@ func TestParameters(t *testing.T) {
 		if after[1] > after[0] {
 			t.Errorf("the primary restarted at %s, before its replica at %s", after[0], after[1])
 		}
-		d.awaitStreaming(0, 1, 30*time.Second)
+		d.awaitStreaming(1, 30*time.Second)
 	})
 
 	t.Run("client authentication, by a reload", func(t *testing.T) { checkHBA(db.in(t)) })
@@ -76,7 +76,7 @@ func TestParameters(t *testing.T) {
 		d.awaitSetting(0, "work_mem", "9MB")
 		d.awaitSetting(1, "work_mem", "9MB")
 		d.replacePod(1) // the refused value must not keep an instance from starting
-		d.awaitStreaming(0, 1, readyTimeout)
+		d.awaitStreaming(1, readyTimeout)
 		d.mustPatchSpec(map[string]any{"parameters": map[string]any{"timezone_abbreviations": nil}})
 		d.awaitReady(readyTimeout)
 	})
@@ -87,7 +87,7 @@ func TestParameters(t *testing.T) {
 // checkHBA lets a role in and keeps it out with lines of pg_hba.conf, while the application goes on.
 func checkHBA(d *database) {
 	const password = "only for this test"
-	d.mustAsk(0, "create role reports login password '"+password+"'")
+	d.mustAsk(d.mustPrimary(), "create role reports login password '"+password+"'")
 	reports, super := d.config(d.ServiceReadWrite()), d.config(d.ServiceReadWrite())
 	reports.User, reports.Password = "reports", password
 	secret := &corev1.Secret{}
@@ -168,7 +168,7 @@ func TestPaused(t *testing.T) {
 	d.execSQL("create table goes_on ()")
 	d.mustPatchSpec(map[string]any{"paused": false})
 	d.awaitReady(readyTimeout)
-	d.awaitStreaming(0, 1, 30*time.Second)
+	d.awaitStreaming(1, 30*time.Second)
 	d.awaitSetting(0, "work_mem", "7MB")
 }
 

@@ -50,6 +50,6 @@ func TestRollsWithinLimits(t *testing.T) {
 	}
 	d.kubectl("delete", "limitrange", "tiny")
 	d.awaitReady(readyTimeout)
-	d.awaitStreaming(0, 1, readyTimeout)
+	d.awaitStreaming(1, readyTimeout)
 	d.verify(l)
 }

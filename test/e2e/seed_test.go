@@ -35,7 +35,7 @@ func TestSeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("Ready after %s", d.awaitReady(3*time.Minute).Round(100*time.Millisecond))
-	d.awaitStreaming(0, 2, 15*time.Second)
+	d.awaitStreaming(2, 15*time.Second)
 
 	for name, check := range map[string]func(*database){
 		"columns":      checkColumns,

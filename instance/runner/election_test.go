@@ -1,0 +1,229 @@
+package runner_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/acme/pg-operator/instance/agent"
+	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/instance/lease"
+	"github.com/acme/pg-operator/instance/pg"
+)
+
+// trio is a cluster of three whose members take over from each other.
+type trio struct {
+	*world
+	hosts  []*host
+	config contract.Config
+	// written is how many rows were written through whoever was the primary.
+	written int
+}
+
+// TestElections runs three agents with a real PostgreSQL each, and only the API server in memory.
+func TestElections(t *testing.T) {
+	programs, err := pg.FindPrograms(t.Context(), "")
+	if err != nil {
+		t.Skipf("no PostgreSQL to test with: %v", err)
+	}
+	if asOrdinaryUser(t) {
+		return
+	}
+	c := &trio{world: newWorld(), config: config(programs.Version.Major, 3, nil)}
+	c.config.FailoverEnabled, c.config.MaxLagBytes, c.config.SuspicionMillis = true, 16<<20, 1500
+	a := newAuthority(t)
+	for ordinal := range int32(3) {
+		c.hosts = append(c.hosts, newHost(t, c.world, a, ordinal))
+	}
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"begin", c.begin},
+		{"postmaster killed", c.killed},
+		{"pod stopped", c.stopped},
+		{"primary cut off", c.cutOff},
+		{"Lease made anew", c.madeAnew},
+	} {
+		begun := time.Now()
+		if !t.Run(step.name, func(t *testing.T) {
+			for _, h := range c.hosts {
+				h.t = t
+			}
+			step.run(t)
+		}) {
+			break
+		}
+		t.Logf("%-30s %v", step.name, time.Since(begun).Round(time.Millisecond))
+	}
+	for _, h := range c.hosts {
+		h.t = t
+	}
+}
+
+func (c *trio) begin(t *testing.T) {
+	c.setConfig(t, c.config)
+	for _, h := range c.hosts {
+		h.start()
+	}
+	c.awaitPrimary(t, c.hosts[0])
+	c.awaitReplicas(t)
+	c.hosts[0].mustSQL("app", "CREATE TABLE public.note (n int)")
+	c.write(t)
+}
+
+// host with a name.
+func (c *trio) host(name string) *host {
+	for _, h := range c.hosts {
+		if h.name == name {
+			return h
+		}
+	}
+	return nil
+}
+
+// holder of the Lease.
+func (c *trio) holder() *host { return c.host(c.leaseNow().HeldBy()) }
+
+// awaitPrimary waits until an instance serves in the Lease's term.
+func (c *trio) awaitPrimary(t *testing.T, h *host) {
+	t.Helper()
+	c.await(t, 30*time.Second, h.name+" serves", func() bool {
+		return c.running(h.name, primaryRole) && c.lease.HeldBy() == h.name && c.primary.Instance == h.name
+	})
+}
+
+// awaitReplicas waits until all others stream.
+func (c *trio) awaitReplicas(t *testing.T) {
+	t.Helper()
+	c.await(t, 40*time.Second, "the others stream", func() bool {
+		for _, h := range c.hosts {
+			if h.name != c.lease.HeldBy() && !c.running(h.name, replicaRole) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// write writes a row to the primary, and waits until it is everywhere.
+func (c *trio) write(t *testing.T) {
+	t.Helper()
+	c.written++
+	c.holder().mustSQL("app", fmt.Sprintf("INSERT INTO public.note VALUES (%d)", c.written))
+	for _, h := range c.hosts {
+		eventually(t, 20*time.Second, fmt.Sprintf("%s has %d rows", h.name, c.written), func() bool {
+			got, err := h.sql("app", "SELECT count(*) FROM public.note")
+			return err == nil && got == fmt.Sprint(c.written)
+		})
+	}
+}
+
+// awaitSuccessor waits until another instance than h serves, and returns it.
+func (c *trio) awaitSuccessor(t *testing.T, h *host) *host {
+	t.Helper()
+	begun := time.Now()
+	c.await(t, 30*time.Second, "another instance serves", func() bool {
+		return c.primary.Instance != "" && c.primary.Instance != h.name && c.lease.HeldBy() == c.primary.Instance
+	})
+	next := c.holder()
+	t.Logf("%s serves instead of %s after %v", next.name, h.name, time.Since(begun).Round(time.Millisecond))
+	c.awaitPrimary(t, next)
+	return next
+}
+
+// rejoined waits until the former primary streams, and proves that nothing is lost.
+func (c *trio) rejoined(t *testing.T) {
+	t.Helper()
+	begun := time.Now()
+	c.awaitReplicas(t)
+	t.Logf("all stream after %v", time.Since(begun).Round(time.Millisecond))
+	c.write(t)
+}
+
+// killed has the primary's PostgreSQL die under an agent that lives.
+func (c *trio) killed(t *testing.T) {
+	old := c.holder()
+	killed := 0
+	eventually(t, 30*time.Second, "the Lease is given away", func() bool {
+		if c.leaseNow().HeldBy() != old.name {
+			return true
+		}
+		// A primary that has not seen its replicas yet starts again in place.
+		content, err := os.ReadFile(filepath.Join(old.pgdata(), "postmaster.pid"))
+		pid, _, _ := strings.Cut(string(content), "\n")
+		if number, bad := strconv.Atoi(pid); err == nil && bad == nil && number != killed {
+			killed = number
+			_ = syscall.Kill(killed, syscall.SIGKILL) // It may have ended meanwhile.
+		}
+		return false
+	})
+	next := c.awaitSuccessor(t, old)
+	c.explained(t, old, next, "PostgresFailed")
+	c.rejoined(t)
+}
+
+// stopped has the primary's pod be deleted, and come back.
+func (c *trio) stopped(t *testing.T) {
+	old := c.holder()
+	old.halt()
+	next := c.awaitSuccessor(t, old)
+	c.explained(t, old, next, "HandedOver")
+	old.start()
+	c.rejoined(t)
+}
+
+// explained tells whether the failover is reported as it was.
+func (c *trio) explained(t *testing.T, from, to *host, cause string) {
+	t.Helper()
+	c.await(t, 10*time.Second, "the failover is reported", func() bool {
+		f := c.pods[to.name].report.LastFailover
+		return f != nil && f.Term == c.lease.Term && !f.Promoted.IsZero()
+	})
+	f := c.pod(to.name).report.LastFailover
+	if f.From != from.name || f.To != to.name || !strings.HasPrefix(f.Cause, cause) || f.Promoted.Before(f.Detected) {
+		t.Errorf("reports %+v", f)
+	}
+}
+
+// cutOff takes the API server and its peers away from the primary.
+func (c *trio) cutOff(t *testing.T) {
+	old := c.holder()
+	if err := syscall.Kill(postmaster(t, old), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	c.do(func() { c.cut[old.name] = true })
+	next := c.awaitSuccessor(t, old)
+	c.explained(t, old, next, "LeaseExpired")
+	c.do(func() { c.cut[old.name] = false })
+	c.rejoined(t)
+}
+
+// madeAnew has somebody delete the Lease while nothing runs, and the operator make it again. One of three volumes has a
+// primary's data, and nothing but its agent's memory tells so.
+func (c *trio) madeAnew(t *testing.T) {
+	old := c.holder()
+	for _, h := range c.hosts {
+		if h != old {
+			h.halt()
+		}
+	}
+	c.written++
+	old.mustSQL("app", fmt.Sprintf("INSERT INTO public.note VALUES (%d)", c.written))
+	old.halt()
+	c.do(func() {
+		c.version++
+		c.lease = lease.Lease{Version: strconv.Itoa(c.version)}
+		c.primary = agent.Endpoint{}
+	})
+	for _, h := range c.hosts {
+		h.start()
+	}
+	c.awaitPrimary(t, old)
+	c.rejoined(t)
+}

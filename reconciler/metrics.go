@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/acme/pg-operator/apis/v1alpha1"
+	"github.com/acme/pg-operator/instance/contract"
 	"github.com/acme/pg-operator/reconciler/outcome"
 	"github.com/acme/pg-operator/reconciler/snapshot"
 	"github.com/acme/pg-operator/reconciler/status"
@@ -54,6 +55,12 @@ var (
 
 func init() {
 	metrics.Registry.MustRegister(passes, applies, takenBack, migrated, failovers, failoverSeconds, clusterReady)
+	for _, cause := range []string{
+		contract.CausePostgresFailed, contract.CausePrimaryDead, contract.CausePrimarySilent, contract.CauseLeaseExpired,
+		contract.CauseLeaseCleared, "Other",
+	} {
+		failovers.WithLabelValues(cause) // From zero, so that the first one is an increase.
+	}
 }
 
 // measureFailover counts a failover that is told of for the first time; nil is none.

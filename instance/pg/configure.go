@@ -22,6 +22,8 @@ type Configuration struct {
 	HBA        []string
 	// Upstream to follow; nil on a primary.
 	Upstream *Upstream
+	// Synchronous is the setting synchronous_standby_names, which replicas have for the day on which they lead.
+	Synchronous string
 }
 
 // Configure writes the configuration files but that of Override. Settings that PostgreSQL would refuse are left out, so that they do not
@@ -47,7 +49,7 @@ func (s Server) Configure(ctx context.Context, c Configuration) (refused []strin
 		}
 	}
 	candidate := filepath.Join(data, "postgresql.conf.candidate")
-	if refused, err = s.writeAcceptable(ctx, candidate, settings, s.ownSettings(c.Upstream)); err != nil {
+	if refused, err = s.writeAcceptable(ctx, candidate, settings, s.ownSettings(c)); err != nil {
 		return nil, err
 	}
 	slices.Sort(refused)
@@ -88,7 +90,7 @@ func (s Server) writeAcceptable(ctx context.Context, path string, settings, own 
 }
 
 // ownSettings are those that only the agent knows. They win over all others.
-func (s Server) ownSettings(upstream *Upstream) map[string]string {
+func (s Server) ownSettings(c Configuration) map[string]string {
 	own := map[string]string{
 		"port":                    fmt.Sprint(s.Port),
 		"listen_addresses":        s.Listen,
@@ -98,9 +100,12 @@ func (s Server) ownSettings(upstream *Upstream) map[string]string {
 		"ssl_key_file":            s.TLS.Key(),
 		"ssl_ca_file":             s.TLS.Authority(),
 	}
-	if upstream != nil {
-		own["primary_conninfo"] = upstream.conninfo("")
-		own["primary_slot_name"] = upstream.Slot
+	if c.Synchronous != "" {
+		own["synchronous_standby_names"] = c.Synchronous
+	}
+	if c.Upstream != nil {
+		own["primary_conninfo"] = c.Upstream.conninfo("")
+		own["primary_slot_name"] = c.Upstream.Slot
 	}
 	return own
 }

@@ -21,15 +21,21 @@ type Standby struct {
 }
 
 // Standbys are the replicas that are connected to a primary. Only the replication role counts: others with the right
-// to replicate could call themselves what they like.
-func Standbys(ctx context.Context, conn *pgx.Conn) ([]Standby, error) {
+// to replicate could call themselves what they like. idle tells whether the checkpointer has nothing to do: commits
+// begin to wait for standbys once it has read the configuration, which it does not while it is busy.
+func Standbys(ctx context.Context, conn *pgx.Conn) (all []Standby, idle bool, err error) {
+	err = conn.QueryRow(ctx, `SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'checkpointer'
+		AND wait_event IN ('CheckpointerMain', 'CheckpointWriteDelay')`).Scan(&idle)
+	if err != nil {
+		return nil, false, err
+	}
 	rows, err := conn.Query(ctx, `SELECT application_name, state = 'streaming', sync_priority > 0, coalesce(flush_lsn, '0/0')::text
 		FROM pg_stat_replication WHERE usename = $1 AND state IN ('streaming', 'catchup') ORDER BY application_name`,
 		postgres.RoleReplication)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Standby, error) {
+	all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Standby, error) {
 		var s Standby
 		var flushed string
 		if err := row.Scan(&s.Instance, &s.Streaming, &s.Counted, &flushed); err != nil {
@@ -39,4 +45,5 @@ func Standbys(ctx context.Context, conn *pgx.Conn) ([]Standby, error) {
 		s.Flushed, err = postgres.ParseLSN(flushed)
 		return s, err
 	})
+	return all, idle, err
 }

@@ -41,6 +41,8 @@ type keeper struct {
 	written time.Duration
 	// failing: the last attempt to read or renew it failed.
 	failing atomic.Bool
+	// doubt: a write of what commits wait for failed, and may come into force all the same.
+	doubt atomic.Bool
 }
 
 func newKeeper(r *Runner) *keeper {
@@ -223,6 +225,7 @@ func (k *keeper) write(ctx context.Context, l lease.Lease) error {
 	if l.Holder != k.identity {
 		k.runner.licence.revoke()
 	}
+	begun := time.Now()
 	renewal := k.runner.licence.renewing(duration, alone(l.Members, k.runner.options.Instance))
 	written, err := k.runner.kube.UpdateLease(ctx, l, duration)
 	k.noteMissing(err)
@@ -233,6 +236,10 @@ func (k *keeper) write(ctx context.Context, l lease.Lease) error {
 	if err != nil {
 		return err
 	}
+	k.doubt.Store(false)
+	k.runner.mu.Lock()
+	k.runner.renewed = begun
+	k.runner.mu.Unlock()
 	if k.written = duration; l.Holder == k.identity {
 		k.runner.licence.renewed(renewal)
 	}

@@ -232,6 +232,7 @@ func (w *serverWatch) learn(ctx context.Context, o pg.Observation) time.Duration
 			f.Diagnosis, f.Repairs = w.runner.memory.diagnosis(), agent.Repairs{}
 		}
 	})
+	w.runner.synchronizer.poke()
 	if quiet && !silent {
 		return observeSoon
 	}

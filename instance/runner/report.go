@@ -22,7 +22,7 @@ func (r *Runner) report(d agent.Decision) contract.Report {
 		SettingsHash: r.settings.inForce, SettingsError: strings.Join(r.settings.errors(), "; "),
 		SettingsRefused: refused,
 		PendingRestart:  r.settings.pending, CertificateSerial: r.settings.serial, LastOrder: r.memory.LastOrder,
-		OrderProblem: r.orderProblem, Waiting: r.waiting,
+		OrderProblem: r.orderProblem, Synchronous: r.synchronous(), Waiting: r.waiting,
 	}
 	if f.Lease.Failover != nil {
 		failover := contract.Failover(*f.Lease.Failover)

@@ -81,6 +81,8 @@ type Runner struct {
 	view  view
 	// voting is held by the one candidate that is being answered.
 	voting chan struct{}
+	// synchronizer keeps what commits wait for.
+	synchronizer *synchronizer
 
 	// wake asks the main loop to look at the facts again; its pending token stands for any number of reasons.
 	wake chan struct{}
@@ -116,6 +118,11 @@ type Runner struct {
 	standbys standbys
 	// lastWritten is how far a primary that ended had written its log when it was last looked at.
 	lastWritten postgres.LSN
+	// quorum is what commits are to wait for; as the primary's it is that of quorumTerm.
+	quorum     lease.Quorum
+	quorumTerm int32
+	// renewed is when the last write of the Lease that succeeded was begun.
+	renewed time.Time
 	// orderProblem is why an order to hand over is not carried out yet.
 	orderProblem string
 	settings     settings
@@ -154,6 +161,7 @@ func New(options Options, kube Kube, log logr.Logger) *Runner {
 		Identity: (&pg.Loaded{Keys: options.ClientTLS}).Load, Address: options.PeerAddress,
 		ServerName: func(instance string) string { return options.Cluster.InstanceHost(instance, options.Namespace) },
 	})
+	r.synchronizer = newSynchronizer(r)
 	return r
 }
 
@@ -174,6 +182,7 @@ func (r *Runner) Run(ctx context.Context) {
 		func() { r.watchHolder(work) },
 		func() { r.scout.run(work) },
 		func() { r.publisher.run(work) },
+		func() { r.synchronizer.run(work) },
 		func() { r.watchFiles(work) },
 		func() { r.prepare(work) },
 		func() { r.keepMemory(work) },
@@ -267,6 +276,7 @@ func (r *Runner) refresh() {
 	if f.Config == nil {
 		return
 	}
+	r.refreshQuorum()
 	f.Configured = r.settings.applied == r.wanted() && r.settings.detached == r.detachedFrom(r.settings.applied.upstream)
 	f.Challenge = r.view.challenge(r.elapsed())
 	f.Challenge.Progress = r.progress

@@ -16,6 +16,8 @@ type application struct {
 	hash string
 	// upstream is where a replica streams from.
 	upstream agent.Endpoint
+	// synchronous is what commits wait for, or would on a primary.
+	synchronous string
 	// serial of the server's certificate, keys a count of changed keys.
 	serial string
 	keys   int
@@ -64,7 +66,7 @@ func (s settings) errors() []string {
 // wanted is what the server should be configured with. The caller holds mu.
 func (r *Runner) wanted() application {
 	return application{
-		hash: r.facts.Config.SettingsHash, upstream: r.upstreamEndpoint(), serial: r.settings.serial, keys: r.settings.keys,
+		hash: r.facts.Config.SettingsHash, upstream: r.upstreamEndpoint(), synchronous: standbyNames(r.quorum), serial: r.settings.serial, keys: r.settings.keys,
 	}
 }
 
@@ -115,6 +117,7 @@ func (r *Runner) configuration(upstream agent.Endpoint) (c pg.Configuration, inF
 	if c.HBA = config.HBA; len(r.settings.refusedHBA) > 0 {
 		c.HBA = r.goodHBA()
 	}
+	c.Synchronous = standbyNames(r.quorum)
 	if upstream.Instance != "" {
 		u := r.upstream(upstream)
 		c.Upstream = &u

@@ -17,6 +17,8 @@ type standbys struct {
 	// written is how far the primary had written its log.
 	written postgres.LSN
 	all     []pg.Standby
+	// idle: the process by which commits begin to wait has nothing else to do.
+	idle bool
 }
 
 // near are those that stream and lack at most lag bytes of the log, the one with most of it first, among equals the
@@ -39,8 +41,11 @@ func (w *serverWatch) lookAtStandbys(ctx context.Context, o pg.Observation) (sta
 	if o.Recovering {
 		return standbys{}, nil
 	}
-	all, err := pg.Standbys(ctx, w.conn)
-	return standbys{at: time.Now(), written: o.Written, all: all}, err
+	all, idle, err := pg.Standbys(ctx, w.conn)
+	if err != nil {
+		return standbys{}, err
+	}
+	return standbys{at: time.Now(), written: o.Written, all: all, idle: idle}, nil
 }
 
 // slotsInterval is how often an instance looks whether its replication slots are as they should be.

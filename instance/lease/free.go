@@ -36,6 +36,8 @@ func (f Facts) decideFree() (Verdict, string) {
 		return Wait, "waits for a primary to clone from: the volume's data was being rewound and is not complete"
 	case f.Data.Present && f.Failover && slices.Contains(f.Members, f.Self):
 		return f.decideElection()
+	case f.Outdated():
+		return Wait, f.outdated()
 	case f.Data.Primary():
 		// Each copy is marked as a replica's before PostgreSQL first starts on it, and a rewind that takes the mark away
 		// tears the data: without failover only the instance that led last has a primary's data.
@@ -67,11 +69,15 @@ func (f Facts) decideElection() (Verdict, string) {
 	case f.LedTerm > 0 && f.LedTerm == f.Lease.Term:
 		return Wait, "waits for another instance to take the Lease that this one gave away"
 	case f.Outdated():
-		return Wait, fmt.Sprintf("waits for a primary: the volume's data is that of the primary of term %d, "+
-			"and another one has written since, in term %d", f.LedTerm, f.Lease.Term)
+		return Wait, f.outdated()
 	}
 	if f.Challenged != "" {
 		return Elect, "nobody holds the Lease, and it does not tell who has the newest data"
 	}
 	return Wait, "nobody holds the Lease, which does not tell who has the newest data"
+}
+
+func (f Facts) outdated() string {
+	return fmt.Sprintf("waits for a primary: the volume's data is that of the primary of term %d, "+
+		"and another one has written since, in term %d", f.LedTerm, f.Lease.Term)
 }

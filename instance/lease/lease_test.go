@@ -24,6 +24,7 @@ func TestDecide(t *testing.T) {
 		leading  bool
 		heldTerm int32
 		replaced bool
+		ledTerm  int32
 		want     lease.Verdict
 		reason   string
 	}{
@@ -65,6 +66,8 @@ func TestDecide(t *testing.T) {
 		"emptied under a primary":         {self: "db-0", lease: held(""), data: primary, running: true, leading: true, want: lease.Take},
 		"made anew under a primary":       {self: "db-0", data: primary, running: true, leading: true, want: lease.Take},
 		"emptied, stopped primary":        {self: "db-0", lease: held(""), data: primary, want: lease.Take, reason: "adopts"},
+		"emptied, led last":               {self: "db-0", lease: held(""), data: primary, ledTerm: 3, want: lease.Take, reason: "adopts"},
+		"emptied, led before another":     {self: "db-0", lease: held(""), data: primary, ledTerm: 2, want: lease.Wait, reason: "term 2"},
 		"emptied, stopped replica":        {self: "db-1", lease: held(""), data: replica, want: lease.Wait, reason: "not promoted"},
 		"emptied, torn":                   {self: "db-1", lease: held(""), data: torn, want: lease.Wait, reason: "rewound"},
 		"emptied, nothing left":           {self: "db-0", lease: held(""), want: lease.Wait, reason: "clone from"},
@@ -83,7 +86,7 @@ func TestDecide(t *testing.T) {
 			f := lease.Facts{
 				Self: tc.self, Incarnation: "now", Name: "db", Namespace: "ns", Lease: tc.lease, Known: !tc.unknown, Members: tc.members,
 				SystemID: tc.systemID, Data: tc.data, Running: tc.running, Leading: tc.leading, HeldTerm: tc.heldTerm,
-				Replaced: tc.replaced,
+				Replaced: tc.replaced, LedTerm: tc.ledTerm,
 			}
 			if f.Members == nil {
 				f.Members = members

@@ -2,15 +2,12 @@ package runner
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/acme/pg-operator/instance/agent"
 	"github.com/acme/pg-operator/instance/contract"
 	"github.com/acme/pg-operator/instance/election"
-	"github.com/acme/pg-operator/instance/kube"
 	"github.com/acme/pg-operator/instance/lease"
 )
 
@@ -259,105 +256,5 @@ func (r *Runner) waitFor(reason, message string) {
 	r.mu.Unlock()
 	if news {
 		r.poke()
-	}
-}
-
-// candidacy is the Lease as it is now, for an instance that wants to take it from somebody else.
-func (k *keeper) candidacy(ctx context.Context) (lease.Lease, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if err := k.read(ctx); err != nil {
-		return lease.Lease{}, err
-	}
-	return k.last, k.current(ctx)
-}
-
-// Win takes the Lease for an instance that was elected while it was as seen. Against renewals of a holder that is only
-// suspected it is tried again, but not against any other change.
-func (k *keeper) Win(ctx context.Context, l, seen lease.Lease, againstRenewals bool) (won bool, err error) {
-	const attempts = 5
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for range attempts {
-		if k.last.Version != seen.Version && !(againstRenewals && k.last.Same(seen)) {
-			return false, nil
-		}
-		l.Version, k.winning = k.last.Version, l.Term
-		err = k.write(ctx, l)
-		if !errors.Is(err, kube.ErrConflict) {
-			return err == nil, err
-		}
-		if err = k.read(ctx); err != nil {
-			return false, err
-		}
-	}
-	return false, nil
-}
-
-// challenge tells whether the holder of the Lease may be challenged now.
-func (v *view) challenge(now time.Duration) agent.Challenge {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.watch == nil {
-		return agent.Challenge{}
-	}
-	if free, why := v.watch.Free(now); free {
-		return agent.Challenge{Due: true, Free: true, Reason: why}
-	}
-	suspects, why := v.watch.Suspects(now)
-	return agent.Challenge{Due: suspects, Reason: why}
-}
-
-// told is for a term that another member told of.
-func (v *view) told(term int32) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.watch != nil {
-		v.watch.Told(term)
-	}
-}
-
-// current are the rules in force.
-func (v *view) current() election.Rules {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.rules
-}
-
-// challengeAt is when the answer of challenge may change by time alone.
-func (v *view) challengeAt() time.Duration {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.watch == nil {
-		return 0
-	}
-	return min(v.watch.FreeAt(), v.watch.SuspectsAt())
-}
-
-// Bounds of how long nobody looks whether the holder may be challenged.
-const (
-	challengeSoon = 20 * time.Millisecond
-	challengeLate = 250 * time.Millisecond
-)
-
-// watchHolder has the Lease read, and the main loop look, as soon as the holder may be challenged, until ctx ends.
-func (r *Runner) watchHolder(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	due := false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
-		now := r.elapsed()
-		challenge := r.view.challenge(now)
-		if challenge.Due && !due {
-			r.keeper.poke()
-			r.poke()
-		}
-		due = challenge.Due
-		timer.Reset(min(max(r.view.challengeAt()-now, challengeSoon), challengeLate))
 	}
 }

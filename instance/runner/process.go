@@ -135,6 +135,8 @@ type serverWatch struct {
 	receiver      int
 	receiverSince time.Time
 	alive         atomic.Int64
+	// received is how far the log had come at the last look.
+	received postgres.LSN
 	// slotsAt is when the slots were last looked at.
 	slotsAt time.Time
 	// poked asks for a look now.
@@ -201,6 +203,10 @@ func (w *serverWatch) starting() {
 // learn turns an observation into facts.
 func (w *serverWatch) learn(ctx context.Context, o pg.Observation) time.Duration {
 	streaming := w.streaming(o)
+	if streaming && o.Received > w.received && w.runner.followsHolder() {
+		w.runner.heardPrimary()
+	}
+	w.received = o.Received
 	if streaming || !o.Recovering {
 		w.quietSince = time.Time{}
 	} else if w.quietSince.IsZero() {

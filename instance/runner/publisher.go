@@ -166,9 +166,11 @@ func (p *publisher) serve(ctx context.Context) error {
 				return err
 			}
 		case wanted.serve && (!done.serve || done.term != wanted.term):
+			begun := time.Now()
 			if err := p.lead(ctx, true, wanted.term); err != nil {
 				return err
 			}
+			p.runner.log.Info("Led the -rw Service here", "term", wanted.term, "took", time.Since(begun).String())
 		}
 		p.finish(func(done *publication) { done.serve, done.leave, done.term = wanted.serve, wanted.leave, wanted.term })
 	}

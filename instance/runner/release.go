@@ -88,6 +88,9 @@ func (k *keeper) GiveAway(ctx context.Context, end postgres.LSN, successor strin
 			k.runner.hintPeers(l.Term)
 			return nil
 		}
+		if errors.Is(err, kube.ErrNoLease) {
+			return nil // The cluster is being deleted.
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

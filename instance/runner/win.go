@@ -1,0 +1,41 @@
+package runner
+
+import (
+	"context"
+	"errors"
+
+	"github.com/acme/pg-operator/instance/kube"
+	"github.com/acme/pg-operator/instance/lease"
+)
+
+// candidacy is the Lease as it is now, for an instance that wants to take it from somebody else.
+func (k *keeper) candidacy(ctx context.Context) (lease.Lease, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.read(ctx); err != nil {
+		return lease.Lease{}, err
+	}
+	return k.last, k.current(ctx)
+}
+
+// Win takes the Lease for an instance that was elected while it was as seen. Against renewals of a holder that is only
+// suspected it is tried again, but not against any other change.
+func (k *keeper) Win(ctx context.Context, l, seen lease.Lease, againstRenewals bool) (won bool, err error) {
+	const attempts = 5
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for range attempts {
+		if k.last.Version != seen.Version && !(againstRenewals && k.last.Same(seen)) {
+			return false, nil
+		}
+		l.Version, k.winning = k.last.Version, l.Term
+		err = k.write(ctx, l)
+		if !errors.Is(err, kube.ErrConflict) {
+			return err == nil, err
+		}
+		if err = k.read(ctx); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}

@@ -238,6 +238,9 @@ func TestSettingsHash(t *testing.T) {
 	if hash(map[string]string{}, postgres.HBA("17", nil)) != base {
 		t.Error("the same settings have two hashes")
 	}
+	if more := postgres.SettingsHash(postgres.Settings("17", nil), postgres.HBA("17", nil), "more"); more == base {
+		t.Error("what else belongs to settings does not count")
+	}
 	if hash(map[string]string{"work_mem": "8MB"}, postgres.HBA("17", nil)) == base || hash(nil, nil) == base {
 		t.Error("different settings have one hash")
 	}

@@ -70,9 +70,9 @@ func Settings(major string, user map[string]string) map[string]string {
 	return settings
 }
 
-// SettingsHash identifies settings and client authentication lines.
-func SettingsHash(settings map[string]string, hba []string) string {
-	sum := sha256.Sum256([]byte(RenderConf(settings) + "\x00" + RenderHBA(hba)))
+// SettingsHash identifies settings, client authentication lines, and whatever else belongs to them.
+func SettingsHash(settings map[string]string, hba []string, more ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{RenderConf(settings), RenderHBA(hba)}, more...), "\x00")))
 	return hex.EncodeToString(sum[:8])
 }
 

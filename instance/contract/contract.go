@@ -84,7 +84,8 @@ type Config struct {
 	Parameters map[string]string `json:"parameters"`
 	// HBA are the lines of pg_hba.conf.
 	HBA []string `json:"hba"`
-	// SettingsHash is a hash of Parameters and HBA; a Report repeats the one in force.
+	// SettingsHash is a hash of Parameters, HBA, and what is said of failovers and synchronous replication; a Report repeats
+	// the one in force.
 	SettingsHash string `json:"settingsHash"`
 	// Orders to single instances, oldest first.
 	Orders []Order `json:"orders,omitempty"`

@@ -149,7 +149,13 @@ func (p *Plan) version(s *snapshot.Cluster, config Config) {
 func (p *Plan) settings(s *snapshot.Cluster) {
 	p.Parameters = postgres.Settings(p.Version, postgres.OnVolume(s.Object.Spec.Parameters, volume(s)))
 	p.HBA = postgres.HBA(p.Version, s.Object.Spec.HBA)
-	p.SettingsHash = postgres.SettingsHash(p.Parameters, p.HBA)
+	p.SettingsHash = postgres.SettingsHash(p.Parameters, p.HBA, p.availability(&s.Object.Spec))
+}
+
+// availability is what agents are told beside settings. It is of their hash, so that Ready means that all have heard of it.
+func (p *Plan) availability(spec *v1alpha1.PostgresClusterSpec) string {
+	return fmt.Sprint(spec.SynchronousNumber(), spec.SynchronousRequired(), spec.FailoverEnabled(), p.LeaseDuration,
+		spec.Suspicion(), spec.MaxLag())
 }
 
 // volume is the size in bytes of the smallest volume: the spec's, or less while one has not grown yet.

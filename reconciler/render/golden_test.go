@@ -140,16 +140,16 @@ func TestAvailabilityIsNotOfPods(t *testing.T) {
 	if bytes.Equal(yamlOf(t, with), yamlOf(t, without)) {
 		t.Fatal("nothing tells the agents")
 	}
-	hashes := map[string]bool{}
+	templates, settings := map[string]bool{}, map[string]bool{}
 	for _, s := range []*snapshot.Cluster{with, without} {
 		plan := decide.Next(s, deciders, now)
 		hash, err := TemplateHash(s, plan, renderers)
 		if err != nil {
 			t.Fatal(err)
 		}
-		hashes[hash+" "+plan.SettingsHash] = true
+		templates[hash], settings[plan.SettingsHash] = true, true
 	}
-	if len(hashes) != 1 {
-		t.Errorf("templates or settings differ: %v", hashes)
+	if len(templates) != 1 || len(settings) != 2 {
+		t.Errorf("%d templates, want 1; %d hashes, by which agents say what they have heard, want 2", len(templates), len(settings))
 	}
 }

@@ -221,6 +221,9 @@ func TestCommitsThatWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := healthy()
 			s.Object.Spec.Synchronous = &v1alpha1.SynchronousReplication{Mode: v1alpha1.SynchronousModeQuorum, Durability: test.durability}
+			for i := range s.Instances {
+				s.Instances[i].Report.SettingsHash = next(s).SettingsHash
+			}
 			s.Instances[0].Report.Synchronous = &contract.Quorum{Number: 1, Standbys: []string{"db-1"}}
 			if test.missing {
 				notReady(s, 1)

@@ -39,7 +39,8 @@ func newFixture(t *testing.T) *fixture {
 	pods := rule("", "pods", cluster.Instance(0), "get", "patch")
 	pods.ResourceNames = append(pods.ResourceNames, cluster.Instance(1))
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: meta(cluster.EndpointSlice()), AddressType: discoveryv1.AddressTypeIPv4}
-	slice.Labels = map[string]string{discoveryv1.LabelServiceName: cluster.ServiceReadWrite()}
+	slice.Labels = cluster.Labels()
+	slice.Labels[discoveryv1.LabelServiceName] = cluster.ServiceReadWrite()
 	objects := []client.Object{
 		&coordinationv1.Lease{ObjectMeta: meta(cluster.Lease())},
 		slice,
@@ -58,6 +59,7 @@ func newFixture(t *testing.T) *fixture {
 	}
 	for ordinal := range int32(2) {
 		pod := &corev1.Pod{ObjectMeta: meta(cluster.Instance(ordinal))}
+		pod.Labels = cluster.Labels()
 		pod.Spec = corev1.PodSpec{
 			NodeName: "node-a", ServiceAccountName: cluster.ServiceAccount(),
 			Containers: []corev1.Container{{Name: naming.ContainerPostgres, Image: "postgres"}},

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/test/controlplane"
 )
 
@@ -44,8 +45,7 @@ func installPolicy(t *testing.T) {
 		for _, kind := range []client.Object{
 			&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicy{},
 		} {
-			kind.SetName(protectName)
-			if err := plane.Client.Delete(ctx, kind); err != nil {
+			if err := plane.Client.DeleteAllOf(ctx, kind, client.MatchingLabels{naming.LabelName: "pg-operator"}); err != nil {
 				t.Error(err)
 			}
 		}

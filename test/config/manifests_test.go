@@ -146,11 +146,6 @@ func TestPolicyAndWebhookProtectTheSame(t *testing.T) {
 	all := defaults(t)
 	const name = "protect.postgresclusters.db.example.com"
 	policy := one[admissionregistrationv1.ValidatingAdmissionPolicy](t, all, "ValidatingAdmissionPolicy", name)
-	binding := one[admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, all, "ValidatingAdmissionPolicyBinding", name)
-	if binding.Spec.PolicyName != name ||
-		!slices.Equal(binding.Spec.ValidationActions, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}) {
-		t.Errorf("the binding is %+v", binding.Spec)
-	}
 	validating := one[admissionregistrationv1.ValidatingWebhookConfiguration](t, all, "ValidatingWebhookConfiguration", "pg-operator")
 	hook := slices.IndexFunc(validating.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool { return w.Name == name })
 	if hook < 0 {
@@ -159,9 +154,28 @@ func TestPolicyAndWebhookProtectTheSame(t *testing.T) {
 	if got, want := policy.Spec.MatchConditions, validating.Webhooks[hook].MatchConditions; !slices.Equal(got, want) {
 		t.Errorf("the policy is for %v, the webhook for %v", got, want)
 	}
+}
+
+// TestPoliciesDeny: each policy is in force, also where it cannot be evaluated, and is shipped by itself too.
+func TestPoliciesDeny(t *testing.T) {
 	alone := build(t, filepath.Join(root, "config", "policy"))
-	if len(alone) != 2 {
+	if len(alone) != 8 {
 		t.Errorf("config/policy has %d objects", len(alone))
+	}
+	all := defaults(t)
+	for _, name := range []string{
+		"protect.postgresclusters.db.example.com", "primary.endpointslices.db.example.com",
+		"addresses.endpointslices.db.example.com", "others.endpointslices.db.example.com",
+	} {
+		policy := one[admissionregistrationv1.ValidatingAdmissionPolicy](t, all, "ValidatingAdmissionPolicy", name)
+		binding := one[admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, all, "ValidatingAdmissionPolicyBinding", name)
+		if binding.Spec.PolicyName != name || *policy.Spec.FailurePolicy != admissionregistrationv1.Fail ||
+			!slices.Equal(binding.Spec.ValidationActions, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}) {
+			t.Errorf("%s is %+v, its binding %+v", name, policy.Spec, binding.Spec)
+		}
+		if (policy.Spec.ParamKind == nil) != (binding.Spec.ParamRef == nil) {
+			t.Errorf("%s and its binding do not agree about parameters", name)
+		}
 	}
 }
 

@@ -47,6 +47,10 @@ func TestElections(t *testing.T) {
 		{"begin", c.begin},
 		{"postmaster killed", c.killed},
 		{"pod stopped", c.stopped},
+		{"API server down", c.outage},
+		{"API server down, and a member", c.silence},
+		{"ordered to hand over", c.ordered},
+		{"primary hangs", c.hangs},
 		{"primary cut off", c.cutOff},
 		{"Lease made anew", c.madeAnew},
 	} {
@@ -111,6 +115,12 @@ func (c *trio) awaitReplicas(t *testing.T) {
 	})
 }
 
+// streams tells whether somebody streams from a primary.
+func (c *trio) streams(primary *host) bool {
+	got, err := primary.sql("postgres", "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'")
+	return err == nil && got != "0"
+}
+
 // write writes a row to the primary, and waits until it is everywhere.
 func (c *trio) write(t *testing.T) {
 	t.Helper()
@@ -154,7 +164,10 @@ func (c *trio) killed(t *testing.T) {
 		if c.leaseNow().HeldBy() != old.name {
 			return true
 		}
-		// A primary that has not seen its replicas yet starts again in place.
+		// A primary that has not seen its replicas yet starts again in place, and has to see them then.
+		if !c.streams(old) {
+			return false
+		}
 		content, err := os.ReadFile(filepath.Join(old.pgdata(), "postmaster.pid"))
 		pid, _, _ := strings.Cut(string(content), "\n")
 		if number, bad := strconv.Atoi(pid); err == nil && bad == nil && number != killed {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/acme/pg-operator/instance/agent"
+	"github.com/acme/pg-operator/instance/election"
 	"github.com/acme/pg-operator/instance/kube"
 	"github.com/acme/pg-operator/instance/lease"
 	"github.com/acme/pg-operator/postgres"
@@ -43,6 +44,8 @@ type keeper struct {
 	failing atomic.Bool
 	// doubt: a write of what commits wait for failed, and may come into force all the same.
 	doubt atomic.Bool
+	// reaffirm says when the Lease is taken anew, so that all members can follow again.
+	reaffirm election.Reaffirm
 }
 
 func newKeeper(r *Runner) *keeper {
@@ -90,6 +93,7 @@ func (k *keeper) run(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			k.runner.log.Error(err, "Failed to read or renew the Lease")
 			wait = k.pace() / 6
+			k.askToHold(ctx)
 		}
 		if failed && err == nil {
 			k.runner.publisher.doubt()
@@ -129,13 +133,13 @@ func (k *keeper) look(ctx context.Context) (holder string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.known && k.last.Holder == k.identity {
-		err = k.write(ctx, k.last)
+		err = k.renew(ctx)
 		if !errors.Is(err, kube.ErrConflict) {
 			return k.last.Holder, err
 		}
 		// A mere conflict is re-read; the next renewal follows at once if the Lease is still held.
 		if err = k.read(ctx); err == nil && k.last.Holder == k.identity {
-			err = k.write(ctx, k.last)
+			err = k.renew(ctx)
 		}
 		return k.last.Holder, err
 	}

@@ -167,9 +167,13 @@ func (r *Runner) refreshQuorum() {
 		}
 		return
 	}
-	if r.quorumTerm != l.Term {
-		r.quorum, r.quorumTerm = election.SyncAtStart(l.Sync, wanted, r.others()), l.Term
+	if r.quorumTerm == l.Term {
+		return
 	}
+	if r.quorumTerm == 0 || !r.facts.Server.Up || r.facts.Server.Replica {
+		r.quorum = election.SyncAtStart(l.Sync, wanted, r.others())
+	}
+	r.quorumTerm = l.Term
 }
 
 // others are all members but this one. The caller holds mu.

@@ -59,7 +59,7 @@ func newBed(t *testing.T, s suite) *bed {
 	if err := b.cluster.Client.Create(t.Context(), object); err != nil {
 		t.Fatalf("create the PostgresCluster: %v", err)
 	}
-	if _, err := b.awaitHealthy(t.Context(), readyTimeout, nil); err != nil {
+	if _, _, err := b.awaitHealthy(t.Context(), readyTimeout, nil); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -140,28 +140,55 @@ func (b *bed) container(ctx context.Context, instance string) (host.Container, e
 	return host.Container{}, errors.New(instance + " has no container " + naming.ContainerPostgres)
 }
 
-// awaitHealthy waits until one instance is the primary of the present term and all others stream, as they report, and
-// until, with looks, each has answered a query since. It returns the primary.
-func (b *bed) awaitHealthy(ctx context.Context, timeout time.Duration, looks func() map[string]int) (primary string, err error) {
-	var before map[string]int
-	if looks != nil {
-		before = looks()
-	}
+const (
+	// settled is how long all must have been well before it is believed: what broke an instance does not show at once.
+	settled = 3 * time.Second
+	// answering is how long an instance that is well may take to answer.
+	answering = 2 * time.Second
+)
+
+// awaitHealthy waits until one instance is the primary of the present term and all others stream, as they report, and,
+// with looks, answer queries, and until that has lasted for a while. It returns the primary, and since when.
+func (b *bed) awaitHealthy(ctx context.Context, timeout time.Duration, looks func() map[string]int) (primary string, since time.Time, err error) {
+	p := pulse{at: map[string]time.Time{}}
 	_, err = localcluster.Wait(ctx, timeout, "all instances run", func(ctx context.Context) (bool, string) {
-		var seen string
-		primary, seen = b.healthy(ctx)
-		if primary == "" || looks == nil {
-			return primary != "", seen
-		}
-		after := looks()
-		for _, instance := range b.names() {
-			if after[instance] == before[instance] {
-				return false, instance + " does not answer"
+		looked := time.Now()
+		now, seen := b.healthy(ctx)
+		if now != "" && looks != nil {
+			if silent := p.silent(looked, looks(), b.names()); silent != "" {
+				now, seen = "", silent+" does not answer"
 			}
 		}
-		return true, ""
+		if now == "" || now != primary {
+			primary, since = now, looked
+		}
+		if now == "" {
+			return false, seen
+		}
+		return looks == nil || looked.Sub(since) >= settled, "all run for " + looked.Sub(since).String()
 	})
-	return primary, err
+	return primary, since, err
+}
+
+// pulse remembers when each instance was last seen to have answered.
+type pulse struct {
+	counts map[string]int
+	at     map[string]time.Time
+}
+
+// silent is an instance that has not answered lately, by how many answers there are from each.
+func (p *pulse) silent(now time.Time, counts map[string]int, instances []string) string {
+	found := ""
+	for _, instance := range instances {
+		if p.counts != nil && counts[instance] > p.counts[instance] {
+			p.at[instance] = now
+		}
+		if now.Sub(p.at[instance]) > answering {
+			found = instance
+		}
+	}
+	p.counts = counts
+	return found
 }
 
 // healthy returns the primary if all instances run, or what is not right.

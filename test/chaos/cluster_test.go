@@ -106,7 +106,7 @@ func withoutOperator(ctx context.Context, b *bed, primary string) (mend, error) 
 func switchover(ctx context.Context, b *bed, primary string) (mend, error) {
 	target := b.others(primary)[0]
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"annotations": map[string]string{annotationSwitchover: fmt.Sprintf("%s@%d", target, time.Now().UnixNano())},
+		"annotations": map[string]string{naming.AnnotationSwitchover: fmt.Sprintf("%s%s%d", target, naming.SwitchoverMark, time.Now().UnixNano())},
 	}})
 	if err != nil {
 		return nil, err
@@ -122,9 +122,6 @@ func switchover(ctx context.Context, b *bed, primary string) (mend, error) {
 	})
 	return nil, err
 }
-
-// annotationSwitchover asks for another primary.
-const annotationSwitchover = "db.example.com/switchover"
 
 // awaitPrimary waits until the Lease's holder runs as the primary of a term later than the given one.
 func (b *bed) awaitPrimary(ctx context.Context, term int32) (primary string, err error) {

@@ -90,8 +90,8 @@ func TestShort(t *testing.T) {
 	cluster := environment(t, "PGO_E2E")
 	var runs []table.Run
 	t.Cleanup(func() { publish(t, runs) })
-	s := suite{cluster: cluster, instances: 3, mode: modeAsync}
-	s.run(t, choose(t, "kill-postmaster,delete-pod,kill-agent"), &runs)
+	s := suite{cluster: cluster, instances: 3, mode: modeRequired}
+	s.run(t, choose(t, "kill-postmaster,switchover,delete-pod"), &runs)
 }
 
 // TestFaults runs all faults with all numbers of instances in all modes, spread over three nodes. The first node
@@ -104,6 +104,9 @@ func TestFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	kubectl(t.Context(), t, cluster, append([]string{"uncordon"}, nodes...)...)
+	// Other tests know of two nodes.
+	t.Cleanup(func() { kubectl(context.Background(), t, cluster, append([]string{"cordon"}, nodes[1:]...)...) })
 	var runs []table.Run
 	t.Cleanup(func() { publish(t, runs) })
 	for _, number := range strings.Split(*instances, ",") {
@@ -119,6 +122,13 @@ func TestFaults(t *testing.T) {
 				s.run(t, shuffled(choose(t, *only)), &runs)
 			})
 		}
+	}
+}
+
+func kubectl(ctx context.Context, t *testing.T, cluster *localcluster.Cluster, args ...string) {
+	t.Helper()
+	if _, err := cluster.Kubectl(ctx, args...); err != nil {
+		t.Error(err)
 	}
 }
 

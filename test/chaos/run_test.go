@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 	"testing"
@@ -28,7 +29,7 @@ const (
 	// steady is how many acknowledged writes show that clients can work.
 	steady = 20
 	// healTimeout bounds the time from a fault's end until all instances run again, beyond every goal.
-	healTimeout = 2 * time.Minute
+	healTimeout = 90 * time.Second
 	// staleLimit is how long a primary that lost its Lease may go on to answer reads: the Lease's duration.
 	staleLimit = 10 * time.Second
 )
@@ -46,7 +47,8 @@ func (s suite) name() string { return fmt.Sprintf("%d %s", s.instances, s.mode) 
 // run tries one fault after the other on one cluster, or on a new one when the last fault broke it.
 func (s suite) run(t *testing.T, chosen []fault, runs *[]table.Run) {
 	var b *bed
-	for number, f := range chosen {
+	times := map[string]int{}
+	for _, f := range chosen {
 		if s.instances < f.needs || f.cuts && len(s.nodes) == 0 {
 			continue
 		}
@@ -54,23 +56,31 @@ func (s suite) run(t *testing.T, chosen []fault, runs *[]table.Run) {
 			b = newBed(t, s)
 		}
 		healthy := t.Run(f.name, func(t *testing.T) {
-			r := &trial{t: t, bed: b, fault: f, mode: s.mode, number: uint64(number)}
-			*runs = append(*runs, r.run())
+			r := &trial{t: t, bed: b, fault: f, mode: s.mode, seed: seedOf(s.name(), f.name, times[f.name])}
+			defer func() { *runs = append(*runs, r.result) }()
+			r.run()
 		})
-		if !healthy {
+		if times[f.name]++; !healthy {
 			t.Logf("Again: make test-chaos SEED=%d INSTANCES=%d MODES=%s FAULTS=%s", *seed, s.instances, s.mode, f.name)
 			b = nil
 		}
 	}
 }
 
+// seedOf is the seed of one run: it depends on the fault alone and not on those before it, so that it can be run again.
+func seedOf(suite, fault string, time int) uint64 {
+	hash := fnv.New64a()
+	fmt.Fprint(hash, *seed, suite, fault, time)
+	return hash.Sum64()
+}
+
 // trial is one run of a fault.
 type trial struct {
-	t      *testing.T
-	bed    *bed
-	fault  fault
-	mode   string
-	number uint64
+	t     *testing.T
+	bed   *bed
+	fault fault
+	mode  string
+	seed  uint64
 
 	load    *load.Load
 	watcher *watch.Watcher
@@ -78,7 +88,7 @@ type trial struct {
 }
 
 // run breaks something, waits until all is well again, and judges.
-func (r *trial) run() table.Run {
+func (r *trial) run() {
 	r.result = table.Run{Mode: fmt.Sprintf("%d %s", r.bed.instances, r.mode), Fault: r.fault.name}
 	ctx := r.t.Context()
 	primary := r.begin(ctx)
@@ -96,23 +106,24 @@ func (r *trial) run() table.Run {
 		})
 	}
 	if err != nil {
-		r.t.Fatalf("start the fault: %v", err)
+		r.fail(fmt.Errorf("start the fault: %w", err))
 	}
 	wait(ctx, r.fault.hold)
 	if undo != nil {
 		if err = undo(ctx); err != nil {
-			r.t.Fatalf("end the fault: %v", err)
+			r.fail(fmt.Errorf("end the fault: %w", err))
 		}
 		undo = nil
 	}
-	ended := r.load.Now()
-	now, err := r.bed.awaitHealthy(ctx, healTimeout, r.watcher.Looks)
-	r.result.Back = r.load.Now() - ended
+	ended := time.Now()
+	now, since, err := r.bed.awaitHealthy(ctx, healTimeout, r.watcher.Looks)
+	r.result.Back = since.Sub(ended)
 	if err != nil {
 		r.problem("%v", err)
+	} else {
+		r.result.Moved = now != primary
+		r.awaitWrites(ctx)
 	}
-	r.result.Moved = err == nil && now != primary
-	r.awaitWrites(ctx)
 	until := r.load.Now()
 	r.load.Stop()
 	r.watcher.Stop()
@@ -123,30 +134,29 @@ func (r *trial) run() table.Run {
 		r.problem("%d acknowledged writes are lost, and the status says that none is", len(v.Lost))
 	}
 	r.t.Logf("%+v", r.result)
-	return r.result
 }
 
 // begin starts the clients and the watcher, and waits until they work. It returns the primary.
 func (r *trial) begin(ctx context.Context) (primary string) {
-	primary, err := r.bed.awaitHealthy(ctx, healTimeout, nil)
+	primary, _, err := r.bed.awaitHealthy(ctx, healTimeout, nil)
 	if err != nil {
-		r.t.Fatal(err)
+		r.fail(err)
 	}
 	config, err := r.bed.config(ctx)
 	if err != nil {
-		r.t.Fatal(err)
+		r.fail(err)
 	}
-	if r.load, err = load.Start(ctx, config, load.Usual(*seed+r.number)); err != nil {
-		r.t.Fatal(err)
+	if r.load, err = load.Start(ctx, config, load.Usual(r.seed)); err != nil {
+		r.fail(err)
 	}
 	r.t.Cleanup(r.load.Stop)
 	r.watcher, err = watch.Start(ctx, r.bed.cluster.Client, r.bed.key(string(r.bed.Cluster)), r.bed.names(), config, r.load.Now)
 	if err != nil {
-		r.t.Fatal(err)
+		r.fail(err)
 	}
 	r.t.Cleanup(r.watcher.Stop)
-	if _, err = r.bed.awaitHealthy(ctx, healTimeout, r.watcher.Looks); err != nil {
-		r.t.Fatal(err)
+	if primary, _, err = r.bed.awaitHealthy(ctx, healTimeout, r.watcher.Looks); err != nil {
+		r.fail(err)
 	}
 	r.awaitWrites(ctx)
 	return primary
@@ -162,6 +172,13 @@ func (r *trial) awaitWrites(ctx context.Context) {
 	if err != nil {
 		r.problem("%v", err)
 	}
+}
+
+// fail ends the run.
+func (r *trial) fail(err error) {
+	r.t.Helper()
+	r.problem("%v", err)
+	r.t.FailNow()
 }
 
 func (r *trial) problem(format string, args ...any) {

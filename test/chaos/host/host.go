@@ -71,9 +71,21 @@ func (c Container) Postmaster() (Process, error) {
 	})
 }
 
-// Child is a process of PostgreSQL by the beginning of its title after "postgres: ", such as "walreceiver".
+// Child is a process of PostgreSQL by the beginning of its title, such as "walreceiver".
 func (c Container) Child(title string) (Process, error) {
-	return c.one(title, func(p Process, _ string) bool { return strings.HasPrefix(p.Title, "postgres: "+title) })
+	return c.one(title, func(p Process, _ string) bool { return strings.HasPrefix(role(p.Title), title) })
+}
+
+// role is what the title of a server's process says after "postgres: ", and after the cluster_name if that is set.
+func role(title string) string {
+	role, found := strings.CutPrefix(title, "postgres: ")
+	if !found {
+		return ""
+	}
+	if name, after, found := strings.Cut(role, ": "); found && !strings.Contains(name, " ") {
+		return after
+	}
+	return role
 }
 
 func (c Container) one(what string, match func(p Process, parent string) bool) (Process, error) {

@@ -22,3 +22,17 @@ func TestIsPostgres(t *testing.T) {
 		}
 	}
 }
+
+func TestRole(t *testing.T) {
+	for title, want := range map[string]string{
+		"postgres: walreceiver streaming 0/3000148":        "walreceiver streaming 0/3000148",
+		"postgres: db-1: walreceiver streaming 0/3000148":  "walreceiver streaming 0/3000148",
+		"postgres: db-0: app app 10.0.0.1(4242) idle":      "app app 10.0.0.1(4242) idle",
+		"postgres -D /var/lib/postgresql/data/pgdata":      "",
+		"/agent/pg-operator instance sentinel postgres: x": "",
+	} {
+		if got := role(title); got != want {
+			t.Errorf("%q: %q, want %q", title, got, want)
+		}
+	}
+}

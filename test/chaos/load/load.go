@@ -4,10 +4,12 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -197,19 +199,22 @@ func (l *Load) Final(ctx context.Context) (history.Final, error) {
 	return final, err
 }
 
-// Errors counts the errors of operations, for people.
+// ports are those that a client's connection happens to have.
+var ports = regexp.MustCompile(`:[0-9]+->`)
+
+// Errors are the most frequent errors of operations, for people.
 func Errors(operations []history.Operation) []string {
 	counts := map[string]int{}
 	for _, o := range operations {
 		if o.Error != "" {
-			counts[o.Error]++
+			counts[ports.ReplaceAllString(o.Error, "->")]++
 		}
 	}
-	var texts []string
-	for _, text := range slices.Sorted(maps.Keys(counts)) {
-		texts = append(texts, fmt.Sprintf("%d times: %s", counts[text], text))
+	texts := slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Compare(counts[b], counts[a]) })
+	for i, text := range texts {
+		texts[i] = fmt.Sprintf("%d times: %s", counts[text], text)
 	}
-	return texts
+	return texts[:min(len(texts), 8)]
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -165,7 +165,16 @@ func (c *Campaign) newest() int32 {
 	return newest
 }
 
-// members that have a vote: those in the Lease, and where that is older than the database the wanted ones, too.
+// voters are all whose votes count: the members, and who is no member any more as long as a quorum counts it.
+func (c *Campaign) voters() []string {
+	voters := slices.Clone(c.members())
+	for _, q := range c.lease.Sync.InForce {
+		voters = append(voters, q.Standbys...)
+	}
+	return slices.Compact(slices.Sorted(slices.Values(voters)))
+}
+
+// members may take the Lease: those in it, and where that is older than the database the wanted ones, too.
 func (c *Campaign) members() []string {
 	if !c.older() {
 		return c.lease.Members
@@ -182,7 +191,7 @@ func (c *Campaign) given(v Vote) bool {
 // evidence are the votes that were given, the own included, without those of members that had their time.
 func (c *Campaign) evidence() []Vote {
 	votes := []Vote{}
-	for _, member := range c.members() {
+	for _, member := range c.voters() {
 		vote, there := c.votes[member]
 		if member == c.self {
 			vote, there = c.own, true
@@ -225,7 +234,7 @@ func (c *Campaign) newestTimeline() postgres.Timeline {
 // ask are the members to ask now: those never asked, and from time to time those that gave no vote.
 func (c *Campaign) ask(now time.Duration) []string {
 	var ask []string
-	for _, member := range c.members() {
+	for _, member := range c.voters() {
 		if member == c.self || c.given(c.votes[member]) {
 			continue
 		}

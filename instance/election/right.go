@@ -1,6 +1,7 @@
 package election
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -54,8 +55,12 @@ func (c *Campaign) vote(now time.Duration) Step {
 	for _, vote := range votes {
 		names = append(names, vote.Instance)
 	}
-	proven := c.lease.Sync.Synchronous() && c.proven(names)
-	if !proven && (c.lease.Sync.Required || now < c.voting+answerWait && !c.allAnswered()) {
+	proven := c.proven(names)
+	if !c.lease.Sync.Synchronous() {
+		proven = len(names) == len(c.members()) // The former primary is one of them.
+	}
+	required := c.lease.Sync.Required || c.rules.Required
+	if !proven && (required || now < c.voting+answerWait && !c.allAnswered()) {
 		return c.wait(now, c.voting, c.quorumMembers())
 	}
 	if better := c.best(votes); better != "" {
@@ -137,7 +142,7 @@ func (c *Campaign) yield(now time.Duration, better string) Step {
 }
 
 // takeOlder is for a Lease that is older than the database: what it says proves nothing, so all members have to answer,
-// and who led last, or has most of that, takes it.
+// and who has most takes it; of two with the same the one that led last, whose log may have more to it than is known.
 func (c *Campaign) takeOlder(now time.Duration) Step {
 	for _, member := range c.members() {
 		vote, there := c.votes[member]
@@ -147,7 +152,7 @@ func (c *Campaign) takeOlder(now time.Duration) Step {
 			return c.wait(now, c.voting, c.members())
 		case vote.SystemID != "" && vote.SystemID != c.own.SystemID:
 			return Step{Over: true, Reason: fmt.Sprintf("%s has another database, %s", member, vote.SystemID)}
-		case vote.Complete && (vote.LedTerm > c.own.LedTerm || vote.LedTerm == c.own.LedTerm && byData(vote, c.own) > 0):
+		case vote.Complete && cmp.Or(byData(vote, c.own), cmp.Compare(vote.LedTerm, c.own.LedTerm)) > 0:
 			// No time limit: without its data something would be lost for sure.
 			return Step{Over: true, Reason: member + " has more"}
 		}

@@ -77,6 +77,10 @@ func (a *agent) look() {
 	if !a.calling && w.now >= a.next {
 		a.read(func() {})
 	}
+	if a.reclaims() {
+		a.reclaim()
+		return
+	}
 	a.follow()
 	a.heartbeat()
 	a.challenge()
@@ -141,9 +145,12 @@ func (a *agent) learn(l lease.Lease) {
 	renewed := a.known && a.last.Version != l.Version
 	a.last, a.known = l, true
 	n.seen = max(n.seen, l.Term)
-	held := a.holding
+	held := a.holding || n.server.primary
 	a.holding = l.Holder == a.identity && l.Term >= a.watch.Known()
-	if held && !a.holding {
+	if held && !a.holding && a.reclaims() {
+		return
+	}
+	if !a.holding && (held || l.Holder != "") {
 		a.licence.Revoke()
 		a.license()
 		n.fence("it does not hold the Lease any more")
@@ -159,6 +166,12 @@ func (a *agent) learn(l lease.Lease) {
 	if a.campaign != nil && (changed || renewed && !a.campaign.suspected) {
 		a.drop("the Lease changed")
 	}
+}
+
+// reclaims tells whether a running primary may take the Lease back: somebody cleared it, or made it anew. It goes on as
+// long as its licence does.
+func (a *agent) reclaims() bool {
+	return a.node.server.primary && a.licensed() && a.last.Holder == "" && a.last.ReleasedBy == ""
 }
 
 // lead is what the holder does.
@@ -178,13 +191,9 @@ func (a *agent) lead() {
 				a.read(func() {})
 				return
 			}
-			n.led = a.last.Term
 			w.note("%s: reaffirmed, term %d", n.name, a.last.Term)
-			if s.branch != nil && s.primary {
-				s.branch.term = max(s.branch.term, a.last.Term)
-				if w.promoted == s.branch {
-					w.promotedTerm = s.branch.term
-				}
+			if s.primary {
+				s.rename(a.last.Term)
 			}
 		})
 	case w.now >= a.next:
@@ -202,6 +211,22 @@ func (a *agent) lead() {
 		}
 	}
 	a.serve()
+}
+
+func (a *agent) reclaim() {
+	if a.calling || a.world.now < a.pausing {
+		return
+	}
+	a.pausing = a.world.now + a.world.between(200*time.Millisecond, 500*time.Millisecond)
+	l := a.last
+	l.Term = max(l.Term, a.watch.Known())
+	a.write(a.annotate(l.Taken(a.identity)), func(result callResult) {
+		if result != callDone {
+			a.read(func() {})
+		} else if s := a.node.server; s.primary {
+			s.rename(a.last.Term)
+		}
+	})
 }
 
 func (a *agent) annotate(l lease.Lease) lease.Lease {
@@ -301,10 +326,7 @@ func (a *agent) serve() {
 			}
 			s.promote(term, timeline)
 		} else {
-			s.branch.term = max(s.branch.term, term)
-			if s.branch == w.promoted {
-				w.promotedTerm = s.branch.term
-			}
+			s.rename(term)
 		}
 		s.start(true)
 		n.sentinel()

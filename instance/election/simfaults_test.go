@@ -2,6 +2,8 @@ package election
 
 import (
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/acme/pg-operator/instance/lease"
@@ -68,7 +70,7 @@ func (w *world) settled() bool {
 		return false
 	}
 	for _, n := range w.nodes {
-		if n == leader || n.removed {
+		if n == leader || !slices.Contains(w.members, n.name) {
 			continue
 		}
 		if n.server.connection == 0 || leader.server.replicas[n.id] != n.server.connection {
@@ -151,7 +153,13 @@ func (w *world) fault() {
 		n = w.nodes[nodeID("x"+w.primaryName())]
 	}
 	last := w.between(100*time.Millisecond, 15*time.Second)
-	switch w.rng.IntN(16) {
+	switch w.rng.IntN(20) {
+	case 16, 17:
+		w.partition(last)
+	case 18:
+		w.change()
+	case 19:
+		w.meddle()
 	case 0, 1:
 		w.apiFault()
 	case 2, 3:
@@ -232,9 +240,51 @@ func (w *world) primaryName() string {
 	return "db-0"
 }
 
+// partition splits the network in two; the API server is on one side, or on both.
+func (w *world) partition(last time.Duration) {
+	side := w.rng.IntN(1 << (maxNodes + 1))
+	api := w.chance(2)
+	w.note("partition %06b, also of the API server: %t, for %v", side, api, last)
+	set := func(cut bool) {
+		for from := range maxNodes + 1 {
+			for to := range maxNodes + 1 {
+				if side>>from&1 != side>>to&1 && (api || from != toAPI && to != toAPI) {
+					w.cut(from, to, cut)
+				}
+			}
+		}
+	}
+	set(true)
+	w.after(last, func() { set(false) })
+}
+
+// meddle has somebody clear the Lease's holder, or delete the Lease, which the operator makes anew.
+func (w *world) meddle() {
+	l := w.api.lease
+	if l.Holder = ""; w.chance(2) {
+		l = lease.Lease{}
+		w.note("the Lease is made anew")
+	} else {
+		w.note("the Lease's holder is cleared")
+	}
+	w.api.version++
+	l.Version = strconv.Itoa(w.api.version)
+	w.api.lease = l
+}
+
 // change has the owner change the cluster.
 func (w *world) change() {
-	switch w.rng.IntN(3) {
+	switch w.rng.IntN(4) {
+	case 3:
+		n := w.nodes[w.setup.size-1]
+		if w.setup.size < 3 || n.name == w.primaryName() {
+			return
+		}
+		w.note("%s is removed", n.name)
+		w.setup.size--
+		w.members = append([]string{}, w.members[:w.setup.size]...)
+		w.rules.Members = w.members
+		w.after(w.between(0, 5*time.Second), func() { w.remove(n) })
 	case 0:
 		w.rules.LeaseDuration = [...]time.Duration{5 * time.Second, 6 * time.Second, 10 * time.Second}[w.rng.IntN(3)]
 		w.note("the Lease's duration is to be %v", w.rules.LeaseDuration)
@@ -244,8 +294,7 @@ func (w *world) change() {
 			w.note("commits are to wait for %d", w.rules.Number)
 		}
 	case 2:
-		if w.setup.size < maxNodes && w.setup.size > 1 {
-			n := w.nodes[w.setup.size]
+		if n := w.nodes[min(w.setup.size, maxNodes-1)]; w.setup.size < maxNodes && w.setup.size > 1 {
 			w.setup.size++
 			n.removed = false
 			w.members = append(append([]string{}, w.members...), n.name)
@@ -253,6 +302,21 @@ func (w *world) change() {
 			w.note("%s is added", n.name)
 			n.boot()
 		}
+	}
+}
+
+// remove takes a pod and its volume away, once the Lease does not name the instance.
+func (w *world) remove(n *node) {
+	l := w.api.lease
+	switch {
+	case slices.Contains(w.members, n.name): // It is wanted again.
+	case l.Term == 0 || slices.Contains(l.Members, n.name) || l.Sync.Names(n.name) || l.HeldBy() == n.name || l.Holder == "":
+		w.after(time.Second, func() { w.remove(n) })
+	default:
+		w.note("%s is gone", n.name)
+		n.crash()
+		n.removed, n.server = true, &server{node: n, run: n.server.run + 1}
+		n.promised, n.led, n.seen = 0, 0, 0
 	}
 }
 

@@ -18,7 +18,7 @@ func (a *agent) follow() {
 	}
 	l := a.last
 	a.resume(l)
-	if !s.up && !s.torn && s.branch != nil && !a.starting && (s.replica || n.led < l.Term) {
+	if !s.up && !s.torn && s.branch != nil && !a.starting && (s.replica || n.led < l.Term && l.HeldBy() != n.name && !a.watch.Older()) {
 		a.standBy()
 		return
 	}
@@ -109,11 +109,11 @@ func (a *agent) repair(upstream int, clone bool) {
 // resume takes the Lease where no election is needed: it was this instance's, and nobody led since.
 func (a *agent) resume(l lease.Lease) {
 	w, n, s := a.world, a.node, a.node.server
-	if a.calling || s.branch == nil || s.torn || s.replica || n.led != l.Term || l.Term < a.watch.Known() || w.now < a.pausing {
+	if a.calling || s.branch == nil || s.torn || s.replica || l.Term < a.watch.Known() || w.now < a.pausing {
 		return
 	}
 	mine := l.HeldBy() == n.name && l.Holder != a.identity
-	unclaimed := l.Holder == "" && (l.ReleasedBy == "" || w.now > a.release+3*time.Second)
+	unclaimed := l.Holder == "" && n.led == l.Term && (l.ReleasedBy == "" || w.now > a.release+3*time.Second)
 	if !mine && !unclaimed {
 		return
 	}
@@ -161,10 +161,14 @@ func (a *agent) challenge() {
 		a.step()
 		return
 	}
-	if a.calling || a.starting || a.repairing || w.now < a.pausing || s.branch == nil || !s.complete || !s.replica || !s.up {
+	if a.calling || a.starting || a.repairing || w.now < a.pausing || s.branch == nil || !s.complete || s.primary {
 		return
 	}
-	if !a.reason() {
+	// A stopped primary stands only where the Lease does not tell who led last.
+	if s.replica != s.up || !s.replica && !a.watch.Older() {
+		return
+	}
+	if !a.reason() || !slices.Contains(a.last.Members, a.node.name) && !a.watch.Older() {
 		return
 	}
 	a.read(func() {
@@ -231,7 +235,9 @@ func (a *agent) step() {
 		a.vote(c.Request(), func(v Vote) { a.reply(c, a.node.name, v) })
 	}
 	for _, member := range step.Ask {
-		a.ask(c, member)
+		if !w.nodes[nodeID(member)].removed {
+			a.ask(c, member)
+		}
 	}
 	a.node.agentAfter(max(step.At-w.now, time.Millisecond), func() {
 		if a.campaign == c {

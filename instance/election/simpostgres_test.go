@@ -245,6 +245,14 @@ func (w *world) acknowledged(s *server, upTo postgres.LSN) {
 	}
 }
 
+// rename has a primary go on in a newer term.
+func (s *server) rename(term int32) {
+	s.branch.term = max(s.branch.term, term)
+	if w := s.node.world; s.branch == w.promoted {
+		w.promotedTerm = s.branch.term
+	}
+}
+
 // promote begins a new history.
 func (s *server) promote(term int32, timeline postgres.Timeline) {
 	w := s.node.world

@@ -26,3 +26,29 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 }
+
+// TestSabotage breaks one rule at a time: the simulation must find out.
+func TestSabotage(t *testing.T) {
+	for name, s := range map[string]sabotage{
+		"one vote fewer": {fewerVotes: true},
+		"promises that no disk keeps, and nobody follows": {forgetPromises: true},
+		"voters that go on streaming":                     {stayAttached: true},
+		"a licence that lasts too long":                   {lateFence: true},
+		"holders that do not take no for an answer":       {ignoreRefusals: true},
+		"no joint record":                                 {noJoint: true},
+		"a record narrowed before replicas have the log":  {unsettled: true},
+		"timelines with numbers as PostgreSQL chooses":    {anyTimeline: true},
+		"a release while the licence goes on":             {releaseLate: true},
+		"no doubt about writes without an answer":         {noDoubt: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for i := range uint64(*schedules * 20) {
+				if problem := newWorld(i+1, s, nil).schedule(); problem != "" {
+					t.Logf("seed %d: %s", i+1, problem)
+					return
+				}
+			}
+			t.Error("not found out")
+		})
+	}
+}

@@ -117,6 +117,14 @@ test-unit: ## Test the packages alone; needs nothing but Go.
 	@go test $(UNIT)
 	@cd test/cluster && go test ./internal/...
 
+# How many schedules make test-simulation runs, and the seed of the first.
+SCHEDULES ?= 1000000
+FIRST ?= 1
+
+.PHONY: test-simulation
+test-simulation: ## Run the agents' election core against a million schedules of faults; make test runs some. SCHEDULES=n FIRST=seed.
+	@go test -count=1 -timeout 3h -v -run 'TestSimulation$$|TestSabotage' ./instance/election -schedules $(SCHEDULES) -first $(FIRST) | grep -v '=== '
+
 .PHONY: test-api
 test-api: bin/cluster ## Test against a real kube-apiserver with cert-manager's controllers; builds them the first time.
 	@bin/cluster build --for api

@@ -141,6 +141,9 @@ func (a *agent) read(done func()) {
 func (a *agent) learn(l lease.Lease) {
 	w, n := a.world, a.node
 	a.watch.Observe(w.now, l)
+	if w.sabotage.impatient {
+		a.watch.since -= l.Duration / 2
+	}
 	changed := !a.known || !a.last.Same(l)
 	renewed := a.known && a.last.Version != l.Version
 	a.last, a.known = l, true
@@ -191,6 +194,7 @@ func (a *agent) lead() {
 				a.read(func() {})
 				return
 			}
+			w.count("reaffirmations")
 			w.note("%s: reaffirmed, term %d", n.name, a.last.Term)
 			if s.primary {
 				s.rename(a.last.Term)
@@ -276,6 +280,7 @@ func (a *agent) askToHold() {
 				if missing--; missing == 0 && a.holding {
 					a.licence.Promised(asked, r.Duration)
 					a.license()
+					w.count("held by promises")
 					w.note("%s: all promised to hold still, licensed until %v", a.node.name, a.licence.End())
 				}
 			})

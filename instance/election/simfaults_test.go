@@ -13,6 +13,7 @@ import (
 // sabotage breaks one rule each, to see that the simulation finds out.
 type sabotage struct {
 	fewerVotes, forgetPromises, stayAttached, lateFence, ignoreRefusals, noJoint, unsettled, anyTimeline, releaseLate, noDoubt bool
+	forgetHolds, impatient, narrowTake, blind, anyBranch                                                                       bool
 }
 
 const leaseDuration = 6 * time.Second

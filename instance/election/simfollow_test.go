@@ -175,8 +175,10 @@ func (a *agent) challenge() {
 		if a.holding || a.campaign != nil || a.starting || a.repairing || !a.reason() {
 			return
 		}
+		w.count("campaigns")
 		free, why := a.watch.Free(w.now)
 		if !free {
+			w.count("campaigns by suspicion")
 			_, why = a.watch.Suspects(w.now)
 		}
 		w.note("%s: campaigns against term %d: %s", a.node.name, a.last.Term, why)
@@ -187,7 +189,11 @@ func (a *agent) challenge() {
 				l.Sync.InForce[i].Number++
 			}
 		}
-		a.campaign = NewCampaign(w.now, a.node.name, a.rules, l, a.ballot(), !free)
+		own := a.ballot()
+		if w.sabotage.anyBranch {
+			own.Timeline = l.Timeline
+		}
+		a.campaign = NewCampaign(w.now, a.node.name, a.rules, l, own, !free)
 		a.detaching = false
 		a.step()
 	})
@@ -256,6 +262,12 @@ func (a *agent) ask(c *Campaign, member string) {
 }
 
 func (a *agent) reply(c *Campaign, from string, v Vote) {
+	if a.world.sabotage.blind && from != a.node.name {
+		v.Received, v.Timeline = 0, 0
+	}
+	if a.world.sabotage.anyBranch {
+		v.Timeline = 1
+	}
 	c.Reply(a.world.now, from, &v, "")
 	if a.campaign == c {
 		a.step()
@@ -264,6 +276,10 @@ func (a *agent) reply(c *Campaign, from string, v Vote) {
 
 // take writes the Lease that was won.
 func (a *agent) take(c *Campaign, step Step) {
+	w := a.world
+	if q := step.Lease.Sync.InForce; w.sabotage.narrowTake && len(q) > 0 && len(q[0].Standbys) > 1 {
+		q[0].Standbys = slices.DeleteFunc(q[0].Standbys, func(m string) bool { return m == c.lease.HeldBy() || m == lease.Instance(c.lease.ReleasedBy) })
+	}
 	a.write(step.Lease, func(result callResult) {
 		switch {
 		case a.campaign != c && result != callDone:

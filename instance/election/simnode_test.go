@@ -108,6 +108,7 @@ func (n *node) fence(why string) {
 	if n.server.primary {
 		n.world.note("%s: fenced, because %s", n.name, why)
 		n.world.fences++
+		n.world.count("fences")
 		n.server.stop()
 	}
 }
@@ -210,6 +211,9 @@ func (a *agent) ballot() Vote {
 // vote answers a candidate: decide, write the promise, detach, answer.
 func (a *agent) vote(r VoteRequest, answer func(Vote)) {
 	n := a.node
+	if a.world.sabotage.forgetHolds {
+		a.watch.holdUntil = 0
+	}
 	grant, refusal := a.voter.Consider(a.world.now, r, a.standing())
 	if !grant || r.Probe {
 		v := a.ballot()

@@ -267,6 +267,7 @@ func (s *server) promote(term int32, timeline postgres.Timeline) {
 	if term <= w.promotedTerm {
 		w.fail("%s is promoted in term %d after %s in term %d", s.node.name, term, w.promotedNode.name, w.promotedTerm)
 	}
+	w.count("promotions")
 	s.branch = &branch{timeline: timeline, parent: s.branch, fork: s.lsn, term: term}
 	w.promoted, w.promotedTerm, w.promotedNode = s.branch, term, s.node
 	s.replica = false

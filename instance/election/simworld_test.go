@@ -38,6 +38,7 @@ type world struct {
 
 	problem string
 	trace   func(string)
+	seen    tally
 }
 
 // setup is what a schedule begins with.
@@ -133,6 +134,13 @@ func (w *world) note(format string, args ...any) {
 	}
 }
 
+// count notes that something happened.
+func (w *world) count(what string) {
+	if w.seen != nil {
+		w.seen[what]++
+	}
+}
+
 // between is a random time.
 func (w *world) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(w.rng.Int64N(int64(most-least)+1))
@@ -192,8 +200,12 @@ func (w *world) store(l lease.Lease) (lease.Lease, bool) {
 	if l.Holder != a.lease.Holder || l.Term != a.lease.Term {
 		w.note("API: %q holds the Lease, term %d, sync %q, members %v, released %v by %q for %q", l.Holder, l.Term, l.Sync, l.Members,
 			l.Released, l.ReleasedBy, l.Successor)
-		if l.HeldBy() != a.lease.HeldBy() && l.Holder != "" {
+		switch {
+		case l.Holder == "":
+			w.count("releases")
+		case l.HeldBy() != a.lease.HeldBy():
 			w.elections++
+			w.count("takeovers")
 		}
 	} else if !l.Sync.Equal(a.lease.Sync) {
 		w.note("API: sync %q", l.Sync)

@@ -57,7 +57,8 @@ func (s Sync) Equal(other Sync) bool {
 
 // Equal tells whether both are met by the same sets of standbys.
 func (q Quorum) Equal(other Quorum) bool {
-	return q.Number == other.Number && slices.Equal(sorted(q.Standbys), sorted(other.Standbys))
+	return q.Number == other.Number && len(q.Standbys) == len(other.Standbys) &&
+		(slices.Equal(q.Standbys, other.Standbys) || slices.Equal(sorted(q.Standbys), sorted(other.Standbys)))
 }
 
 // String is what PostgreSQL's synchronous_standby_names says, but for quotes around names.

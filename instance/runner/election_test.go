@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/instance/agent"
 	"github.com/acme/pg-operator/instance/contract"
 	"github.com/acme/pg-operator/instance/lease"
@@ -53,6 +57,7 @@ func TestElections(t *testing.T) {
 		{"primary hangs", c.hangs},
 		{"primary cut off", c.cutOff},
 		{"Lease made anew", c.madeAnew},
+		{"primary silent, quorum required", c.silent},
 	} {
 		begun := time.Now()
 		if !t.Run(step.name, func(t *testing.T) {
@@ -78,6 +83,7 @@ func (c *trio) begin(t *testing.T) {
 	c.awaitPrimary(t, c.hosts[0])
 	c.awaitReplicas(t)
 	c.hosts[0].mustSQL("app", "CREATE TABLE public.note (n int)")
+	c.hosts[0].mustSQL("app", "GRANT ALL ON public.note TO app")
 	c.write(t)
 }
 
@@ -239,4 +245,80 @@ func (c *trio) madeAnew(t *testing.T) {
 	}
 	c.awaitPrimary(t, old)
 	c.rejoined(t)
+}
+
+// silent has commits wait for a replica, and then nothing be heard of the primary, which still holds the Lease for long:
+// the replicas need not wait for the Lease's end, because nobody can acknowledge a commit any more once they left it.
+func (c *trio) silent(t *testing.T) {
+	c.config.LeaseDurationSeconds = 30
+	c.config.Synchronous = &contract.Synchronous{Number: 1, Required: true}
+	c.setConfig(t, c.config)
+	old := c.holder()
+	c.await(t, 30*time.Second, "the Lease has the quorum", func() bool {
+		return c.lease.Sync.Required && c.lease.Sync.Synchronous() && c.lease.Duration >= 30*time.Second
+	})
+	// Their agents heard of the primary in its term; that makes its silence mean something.
+	for _, h := range c.hosts {
+		eventually(t, 10*time.Second, h.name+" has the rules", func() bool {
+			got, err := h.sql("postgres", "SHOW synchronous_standby_names")
+			return err == nil && got != ""
+		})
+	}
+	c.written++
+	if got := commit(t, old, c.written); got != nil {
+		t.Fatal(got)
+	}
+	c.do(func() { c.cut[old.name] = true })
+	frozen := freeze(t, old)
+	next := c.awaitSuccessor(t, old)
+	c.explained(t, old, next, contract.CausePrimarySilent)
+	if lost := c.pod(next.name).report.LastFailover.LostBytes; lost == nil || *lost != 0 {
+		t.Errorf("reports %v bytes lost", lost)
+	}
+	for _, pid := range frozen {
+		_ = syscall.Kill(pid, syscall.SIGCONT) // The agent may have ended it.
+	}
+	if err := commit(t, old, 1000); err == nil {
+		t.Error("the former primary acknowledged a commit")
+	}
+	c.do(func() { c.cut[old.name] = false })
+	c.rejoined(t)
+}
+
+// commit writes a row as an application does, and waits until it is acknowledged, or for a while.
+func commit(t *testing.T, h *host, n int) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, fmt.Sprintf("host=127.0.0.1 port=%d user=%s password='%s' dbname=app sslmode=verify-full sslrootcert=%s",
+		h.port, naming.UserApp, password, h.path("server", "ca.crt")))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	_, err = conn.Exec(ctx, fmt.Sprintf("INSERT INTO public.note VALUES (%d)", n))
+	return err
+}
+
+// freeze stops a host's PostgreSQL as it is, and returns its processes.
+func freeze(t *testing.T, h *host) []int {
+	t.Helper()
+	paths, err := filepath.Glob("/proc/[0-9]*/cwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for _, path := range paths {
+		if cwd, err := os.Readlink(path); err != nil || cwd != h.pgdata() {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }

@@ -38,6 +38,39 @@ func (v *view) current() election.Rules {
 	return v.rules
 }
 
+// provenDead notes that an incarnation has ended.
+func (v *view) provenDead(holder string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.watch != nil {
+		v.watch.ProvenDead(holder)
+	}
+}
+
+// inquire asks whether the holder has ended, for a replica that does not hear from it: then nobody has to wait for its
+// time to end. The caller holds mu.
+func (k *keeper) inquire(ctx context.Context) {
+	r, holder := k.runner, k.last.Holder
+	r.mu.Lock()
+	f := r.facts
+	lonely := f.Config != nil && f.Config.FailoverEnabled && f.Server.Up && f.Server.Replica && !f.Server.Streaming
+	r.mu.Unlock()
+	if !lonely || holder == "" || k.last.HeldBy() == r.options.Instance {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.paceLocked()/6)
+	defer cancel()
+	ended, err := r.kube.Ended(ctx, holder)
+	if err != nil && ctx.Err() == nil {
+		r.log.Error(err, "Failed to ask whether the primary has ended", "holder", holder)
+	}
+	if err != nil || !ended {
+		return
+	}
+	r.view.provenDead(holder)
+	r.update(func(*agent.Facts) { r.dead = holder })
+}
+
 // challengeAt is when the answer of challenge may change by time alone.
 func (v *view) challengeAt() time.Duration {
 	v.mu.Lock()

@@ -211,8 +211,13 @@ func (c *candidacy) from() string {
 
 // cause is why it is.
 func (c *candidacy) cause() string {
+	c.runner.mu.Lock()
+	dead := c.runner.dead
+	c.runner.mu.Unlock()
 	l := c.lease
 	switch {
+	case l.Holder != "" && l.Holder == dead:
+		return contract.CausePrimaryDead
 	case l.Holder == "" && l.ReleasedBy == "":
 		return contract.CauseLeaseCleared
 	case l.Holder == "" && l.Released > 0:

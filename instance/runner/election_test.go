@@ -57,6 +57,7 @@ func TestElections(t *testing.T) {
 		{"primary hangs", c.hangs},
 		{"primary cut off", c.cutOff},
 		{"Lease made anew", c.madeAnew},
+		{"primary known to have ended", c.dead},
 		{"primary silent, quorum required", c.silent},
 	} {
 		begun := time.Now()
@@ -247,10 +248,26 @@ func (c *trio) madeAnew(t *testing.T) {
 	c.rejoined(t)
 }
 
+// dead has the kubelet say that the primary's container has ended, long before its Lease does.
+func (c *trio) dead(t *testing.T) {
+	c.config.LeaseDurationSeconds = 30
+	c.setConfig(t, c.config)
+	old := c.holder()
+	c.await(t, 30*time.Second, "the Lease is long", func() bool { return c.lease.Duration == 30*time.Second })
+	c.do(func() { c.cut[old.name] = true })
+	if err := syscall.Kill(postmaster(t, old), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	c.do(func() { c.ended = c.lease.Holder })
+	next := c.awaitSuccessor(t, old)
+	c.explained(t, old, next, contract.CausePrimaryDead)
+	c.do(func() { c.cut[old.name] = false })
+	c.rejoined(t)
+}
+
 // silent has commits wait for a replica, and then nothing be heard of the primary, which still holds the Lease for long:
 // the replicas need not wait for the Lease's end, because nobody can acknowledge a commit any more once they left it.
 func (c *trio) silent(t *testing.T) {
-	c.config.LeaseDurationSeconds = 30
 	c.config.Synchronous = &contract.Synchronous{Number: 1, Required: true}
 	c.setConfig(t, c.config)
 	old := c.holder()

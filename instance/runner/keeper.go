@@ -144,6 +144,9 @@ func (k *keeper) look(ctx context.Context) (holder string, err error) {
 		return k.last.Holder, err
 	}
 	err = k.read(ctx)
+	if err == nil {
+		k.inquire(ctx)
+	}
 	return k.last.Holder, err
 }
 

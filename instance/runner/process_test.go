@@ -205,6 +205,8 @@ func (k remoteKube) Primary(ctx context.Context) (e agent.Endpoint, err error) {
 
 func (remoteKube) Serve(context.Context, int32, bool, int32) error { return nil }
 
+func (remoteKube) Ended(context.Context, string) (bool, error) { return false, nil }
+
 func (remoteKube) Current(context.Context) error { return nil }
 
 func (k remoteKube) Publish(ctx context.Context, report, role string) error {

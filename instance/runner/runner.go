@@ -32,6 +32,8 @@ type Kube interface {
 	// Primary is where the -rw Service leads; Serve leads it here.
 	Primary(ctx context.Context) (agent.Endpoint, error)
 	Serve(ctx context.Context, port int32, ready bool, term int32) error
+	// Ended tells whether the incarnation that holds the Lease is known to have ended with all its processes.
+	Ended(ctx context.Context, holder string) (bool, error)
 	// Current fails if the agent's pod is gone, or was replaced by another one of its name (kube.ErrReplaced).
 	Current(ctx context.Context) error
 	// Publish writes the report and the label of the role onto the agent's own pod.
@@ -107,6 +109,8 @@ type Runner struct {
 	// waiting and progress say what an election waits for; freeSince is since when nobody holds the Lease.
 	waiting, progress string
 	freeSince         time.Time
+	// dead is an incarnation that ended while it held the Lease.
+	dead string
 	// promotedAt is when PostgreSQL took writes in the term promotedIn, which was won in an election.
 	promotedIn int32
 	promotedAt time.Time

@@ -30,6 +30,8 @@ type world struct {
 	agents map[string]string
 	// cut makes the calls of an instance and to its agent fail.
 	cut map[string]bool
+	// ended is an incarnation that the kubelet says has ended.
+	ended string
 	// down makes every call fail; refused counts the writes of the Lease that it refused.
 	down    bool
 	refused int
@@ -183,6 +185,15 @@ func (k podKube) UpdateLease(_ context.Context, l lease.Lease, duration time.Dur
 		}
 	})
 	return l, err
+}
+
+func (k podKube) Ended(_ context.Context, holder string) (bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.isDown() {
+		return false, errDown
+	}
+	return holder != "" && k.ended == holder, nil
 }
 
 func (k podKube) Current(context.Context) error {

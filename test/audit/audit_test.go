@@ -111,6 +111,8 @@ func TestAgent(t *testing.T) {
 		"update its Lease":     {"update coordination.k8s.io/leases orders " + ours, "no table"},
 		"its pod":              {"patch /pods orders-1 " + ours, ""},
 		"another pod":          {"patch /pods orders-0 " + ours, "not the agent's"},
+		"look at another pod":  {"get /pods orders-0 x", ""},
+		"look at a stranger":   {"get /pods other-0 x", "not the agent's"},
 		"update its pod":       {"update /pods orders-1 " + ours, "no table"},
 		"its status":           {"patch /pods/status orders-1 " + ours, "not the agent's"},
 		"the slice":            {"patch discovery.k8s.io/endpointslices orders-rw " + ours, ""},

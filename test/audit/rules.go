@@ -96,6 +96,12 @@ func ourSecret(name string) bool {
 	}, func(suffix string) bool { return strings.HasSuffix(name, suffix) })
 }
 
+// sibling tells whether a pod is of a cluster.
+func sibling(cluster naming.Cluster, pod string) bool {
+	_, ok := cluster.Ordinal(pod)
+	return ok
+}
+
 // judgeAgent says what is wrong with a request of an agent that says it runs in a pod.
 func judgeAgent(r request, pod string) string {
 	parts := strings.Split(r.user, ":")
@@ -108,6 +114,8 @@ func judgeAgent(r request, pod string) string {
 	}
 	writes := map[string]string{leases: cluster.Lease(), slice: cluster.EndpointSlice(), pods: pod}
 	switch name, known := writes[r.resource]; {
+	case r.resource == pods && r.verb == "get" && sibling(cluster, r.name):
+		return ""
 	case r.resource == "configmaps" && r.reads() && r.name == cluster.ConfigMap():
 		return ""
 	case !known || r.name != name:

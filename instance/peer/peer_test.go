@@ -109,7 +109,7 @@ func (c *counter) Accept() (net.Conn, error) {
 }
 
 // serve runs an agent's server until the test ends, or stop is called.
-func serve(t *testing.T, address string, identity *identities, a *agent) (listener *counter, stop func()) {
+func serve(t testing.TB, address string, identity *identities, a *agent) (listener *counter, stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -129,7 +129,7 @@ func serve(t *testing.T, address string, identity *identities, a *agent) (listen
 	return listener, stop
 }
 
-func newClient(t *testing.T, identity *identities, address func(string) string) *peer.Client {
+func newClient(t testing.TB, identity *identities, address func(string) string) *peer.Client {
 	t.Helper()
 	client := peer.New(peer.Options{Identity: identity.get, ServerName: serverName, Address: address})
 	t.Cleanup(client.Close)
@@ -342,5 +342,17 @@ func TestBadAnswers(t *testing.T) {
 				t.Errorf("%+v %v", beat, err)
 			}
 		})
+	}
+}
+
+// BenchmarkHeartbeat is what one answered heartbeat costs both sides together, over TLS.
+func BenchmarkHeartbeat(b *testing.B) {
+	ours := authority.New(b)
+	listener, _ := serve(b, "127.0.0.1:0", newIdentity(ours, other, wildcard), &agent{name: other})
+	client := newClient(b, newIdentity(ours, naming.UserReplication), at(listener))
+	for b.Loop() {
+		if _, err := client.Heartbeat(b.Context(), other, self, 0); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -42,7 +42,7 @@ var ErrUnread = errors.New("its PostgreSQL has not read all of its log yet")
 // How long a receiver may take to end by itself, and how often the server is looked at meanwhile.
 const (
 	receiverPatience = 300 * time.Millisecond
-	receiverPolling  = 10 * time.Millisecond
+	receiverPolling  = 5 * time.Millisecond
 )
 
 // Detached waits until a replica that was told to follow nobody (Override, and this reloads it) receives nothing any

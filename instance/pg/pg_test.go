@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
+
+	"github.com/acme/pg-operator/postgres"
 )
 
 // TestScramVerifier uses the example of RFC 7677.
@@ -225,5 +227,30 @@ func TestReap(t *testing.T) {
 	}
 	if err := children.wait(owned); err != nil {
 		t.Errorf("a child of our own was reaped by somebody else: %v", err)
+	}
+}
+
+// TestNewestTimeline: the newest timeline with log before a position counts, and nothing after it.
+func TestNewestTimeline(t *testing.T) {
+	v := Volume{Root: t.TempDir()}
+	wal := filepath.Join(v.PGData(), "pg_wal")
+	if err := os.MkdirAll(wal, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const size = 16 << 20
+	for _, name := range []string{
+		"000000010000000000000004", "000000010000000000000005", "000000020000000000000005", "000000020000000000000006",
+		"000000030000000000000007", "00000004.history", "000000090000000000000005.partial", "archive_status",
+	} {
+		if err := os.WriteFile(filepath.Join(wal, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for end, want := range map[postgres.LSN]postgres.Timeline{
+		0: 0, 4*size + 1: 1, 5 * size: 1, 5*size + 1: 2, 6 * size: 2, 7 * size: 2, 7*size + 1: 3, 9 * size: 0,
+	} {
+		if got, err := v.newestTimeline(end, size); err != nil || got != want {
+			t.Errorf("%s: timeline %d %v, want %d", end, got, err, want)
+		}
 	}
 }

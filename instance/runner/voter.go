@@ -64,14 +64,12 @@ func (r *Runner) cast(ctx context.Context, q election.VoteRequest) (election.Vot
 	case q.Probe:
 		return vote, nil
 	}
-	if err := r.promise(promised); err != nil {
+	saved := r.promise(promised)
+	log, err := r.detach(ctx, process)
+	if err = errors.Join(<-saved, err); err != nil {
 		return vote, err
 	}
 	vote.Promised = promised
-	log, err := r.detach(ctx, process)
-	if err != nil {
-		return vote, err
-	}
 	note(&vote, log)
 	vote.Detached = true
 	return vote, nil
@@ -131,18 +129,21 @@ func (r *Runner) isMember(instance string) bool {
 		r.facts.Config != nil && slices.Contains(r.facts.Config.Members, instance)
 }
 
-// promise makes sure that no later agent on this volume forgets what was promised.
-func (r *Runner) promise(term int32) error {
+// promise promises from now on, and tells when no later agent on this volume can forget that any more.
+func (r *Runner) promise(term int32) (saved <-chan error) {
 	r.mu.Lock()
 	r.memory.Promised = max(r.memory.Promised, term)
 	r.facts.Promised = r.memory.Promised
 	held := r.locked
 	r.mu.Unlock()
 	r.poke()
+	done := make(chan error, 1)
 	if !held {
-		return errors.New("the volume is not its own any more")
+		done <- errors.New("the volume is not its own any more")
+		return done
 	}
-	return r.saveMemory()
+	go func() { done <- r.saveMemory() }()
+	return done
 }
 
 // detach has PostgreSQL receive nothing from anybody any more, and tells where its log ends then.

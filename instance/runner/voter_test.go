@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"strconv"
@@ -64,6 +65,7 @@ func TestVotes(t *testing.T) {
 		{"settings of a detached replica", v.settings},
 		{"an agent that restarts", v.restart},
 		{"a new term", v.newTerm},
+		{"a query in the way", v.conflict},
 	} {
 		if !t.Run(step.name, func(t *testing.T) {
 			v.a.t, v.b.t = t, t
@@ -281,5 +283,44 @@ func (v *votes) newTerm(t *testing.T) {
 	})
 	if vote := v.ask(t, v.b, v.request(true)); vote.Granted || !strings.Contains(vote.Refusal, "is over") {
 		t.Errorf("a vote against the term before: %+v", vote)
+	}
+}
+
+// conflict: while a query keeps log from being applied, the process that applies it listens to nobody, but the instance
+// parts from its primary all the same.
+func (v *votes) conflict(t *testing.T) {
+	v.term = v.leaseNow().Term
+	v.do(func() { delete(v.agents, v.a.name) })
+	v.a.mustSQL("app", "CREATE TABLE public.busy AS SELECT generate_series(1, 1000) AS a")
+	eventually(t, 5*time.Second, "the replica has the table", func() bool {
+		count, err := v.b.sql("app", "SELECT count(*) FROM public.busy")
+		return err == nil && count == "1000"
+	})
+	conn, err := pg.Server{RunDir: v.b.path("run"), Port: v.b.port}.Connect(t.Context(), "app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	if _, err = conn.Exec(t.Context(), "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM public.busy"); err != nil {
+		t.Fatal(err)
+	}
+	v.a.mustSQL("app", "DELETE FROM public.busy")
+	v.a.mustSQL("app", "VACUUM public.busy")
+	written := v.flushed(t)
+	stuck := "SELECT pg_last_wal_receive_lsn() >= '" + written.String() + "' AND pg_last_wal_replay_lsn() < '" + written.String() + "'"
+	eventually(t, 5*time.Second, "the query is in the way", func() bool { return v.b.mustSQL("postgres", stuck) == "t" })
+	vote := v.ask(t, v.b, v.request(true))
+	if !vote.Granted || !vote.Detached || vote.Received < written || v.receivers() != "0" {
+		t.Errorf("vote: %+v, the primary has %s, receivers %s", vote, written, v.receivers())
+	}
+	if v.b.mustSQL("postgres", stuck) != "t" {
+		t.Error("the query is not in the way any more")
+	}
+	if _, err = conn.Exec(t.Context(), "COMMIT"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 5*time.Second, "all is applied", func() bool { return v.b.mustSQL("postgres", stuck) == "f" })
+	if again := v.ask(t, v.b, v.request(true)); !again.Granted || again.Received != vote.Received || v.receivers() != "0" {
+		t.Errorf("after the query: %+v, before %+v, receivers %s", again, vote, v.receivers())
 	}
 }

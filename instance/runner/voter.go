@@ -64,12 +64,12 @@ func (r *Runner) cast(ctx context.Context, q election.VoteRequest) (election.Vot
 	case q.Probe:
 		return vote, nil
 	}
+	vote.Promised = promised
 	saved := r.promise(promised)
 	log, err := r.detach(ctx, process)
 	if err = errors.Join(<-saved, err); err != nil {
 		return vote, err
 	}
-	vote.Promised = promised
 	note(&vote, log)
 	vote.Detached = true
 	return vote, nil

@@ -83,13 +83,20 @@ func (d *door) note(err error) (changed bool) {
 	defer d.mu.Unlock()
 	closed := d.misses >= closedAfter
 	var answer *pgconn.PgError
-	if err == nil || errors.As(err, &answer) {
+	if err == nil || errors.As(err, &answer) && !lostFiles(answer) {
 		// Also who is told that there are too many sessions was answered by a postmaster that works.
 		d.misses, d.last = 0, nil
 	} else {
 		d.misses, d.last = d.misses+1, err
 	}
 	return closed != (d.misses >= closedAfter)
+}
+
+// lostFiles tells of answers for which the data directory, or a part of it, is missing or cannot be read. A database that
+// was dropped has no detail.
+func lostFiles(answer *pgconn.PgError) bool {
+	class := answer.Code[:min(2, len(answer.Code))]
+	return class == "58" || class == "XX" || answer.Code == "3D000" && answer.Detail != ""
 }
 
 // closed says why the server is taken for one that lets nobody in; nil if it is not.
@@ -99,7 +106,7 @@ func (d *door) closed() error {
 	if d.misses < closedAfter {
 		return nil
 	}
-	return fmt.Errorf("it lets no new session in though earlier ones go on (attempts: %d): %w", d.misses, d.last)
+	return fmt.Errorf("it lets no new session in (attempts: %d): %w", d.misses, d.last)
 }
 
 // knock opens a session and closes it again.

@@ -12,6 +12,8 @@ import (
 
 func TestDoor(t *testing.T) {
 	miss, full := errors.New("timeout"), &pgconn.PgError{Code: "53300"}
+	dropped := &pgconn.PgError{Code: "3D000"}
+	gone, missing := &pgconn.PgError{Code: "58P01"}, &pgconn.PgError{Code: "3D000", Detail: "The subdirectory is missing."}
 	for name, tc := range map[string]struct {
 		answers []error
 		closed  bool
@@ -22,6 +24,8 @@ func TestDoor(t *testing.T) {
 		"not closed so soon":      {answers: []error{miss, miss}},
 		"misses not in a row":     {answers: []error{miss, miss, nil, miss, miss}},
 		"too many sessions":       {answers: []error{miss, miss, full, full, full}},
+		"database dropped":        {answers: []error{dropped, dropped, dropped}},
+		"data directory gone":     {answers: []error{gone, missing, gone}, closed: true, changes: 1},
 		"opened again":            {answers: []error{miss, miss, miss, miss, nil}, changes: 2},
 		"closed for a long while": {answers: []error{nil, miss, miss, miss, miss, miss}, closed: true, changes: 1},
 	} {
@@ -38,7 +42,7 @@ func TestDoor(t *testing.T) {
 					return tc.answers[asked-1]
 				}, func() { changes++ })
 				err := d.closed()
-				if (err != nil) != tc.closed || tc.closed && !errors.Is(err, miss) {
+				if (err != nil) != tc.closed || tc.closed && !errors.Is(err, tc.answers[len(tc.answers)-1]) {
 					t.Errorf("got %v", err)
 				}
 				if changes != tc.changes {

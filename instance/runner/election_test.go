@@ -55,6 +55,7 @@ func TestElections(t *testing.T) {
 		{"API server down, and a member", c.silence},
 		{"ordered to hand over", c.ordered},
 		{"primary hangs", c.hangs},
+		{"data removed", c.removed},
 		{"primary cut off", c.cutOff},
 		{"Lease made anew", c.madeAnew},
 		{"primary known to have ended", c.dead},

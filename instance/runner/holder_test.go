@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -85,5 +86,16 @@ func (c *trio) hangs(t *testing.T) {
 	if log := old.output.String(); !strings.Contains(log, "lets no new session in") {
 		t.Error("the log does not say why")
 	}
+	c.rejoined(t)
+}
+
+// removed has somebody remove the data under a running primary.
+func (c *trio) removed(t *testing.T) {
+	old := c.holder()
+	if err := os.RemoveAll(old.pgdata()); err != nil {
+		t.Fatal(err)
+	}
+	next := c.awaitSuccessor(t, old)
+	c.explained(t, old, next, "PostgresFailed")
 	c.rejoined(t)
 }

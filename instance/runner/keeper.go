@@ -160,7 +160,7 @@ func (k *keeper) Take(ctx context.Context, decided lease.Lease) error {
 	if err := k.current(ctx); err != nil {
 		return err
 	}
-	err := k.write(ctx, k.taken())
+	err := k.write(ctx, k.runner.founded(k.taken()))
 	if errors.Is(err, kube.ErrConflict) {
 		return k.read(ctx)
 	}

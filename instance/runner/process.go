@@ -239,8 +239,11 @@ func (w *serverWatch) learn(ctx context.Context, o pg.Observation) time.Duration
 		}
 	})
 	w.runner.synchronizer.poke()
-	if quiet && !silent {
+	switch {
+	case quiet && !silent:
 		return observeSoon
+	case !o.Recovering && w.gathers(replicas):
+		return observeGathering
 	}
 	return observeSlow
 }

@@ -31,9 +31,9 @@ func (r *Runner) heirs(s standbys) []pg.Standby {
 }
 
 // abandon has the Lease given away, because a primary does not serve any more, if one of the replicas that it last had
-// can take over. The caller holds mu.
+// can take over and the API server answers, without which nobody can. The caller holds mu.
 func (r *Runner) abandon(s standbys, why string) {
-	if len(r.heirs(s)) > 0 {
+	if len(r.heirs(s)) > 0 && r.keeper.answers() {
 		r.facts.Abandon, r.lastWritten = why, s.written
 	}
 }

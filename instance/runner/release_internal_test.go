@@ -101,6 +101,11 @@ func TestHeirs(t *testing.T) {
 		if abandoned := r.facts.Abandon != ""; abandoned != (tc.want != "") {
 			t.Errorf("%s: gives up: %t", name, abandoned)
 		}
+		r.facts.Abandon = ""
+		r.keeper.failing.Store(true)
+		if r.abandon(s, "killed"); r.facts.Abandon != "" {
+			t.Errorf("%s: gives up though the API server does not answer", name)
+		}
 	}
 }
 

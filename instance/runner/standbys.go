@@ -48,6 +48,17 @@ func (w *serverWatch) lookAtStandbys(ctx context.Context, o pg.Observation) (sta
 	return standbys{at: time.Now(), written: o.Written, all: all, idle: idle}, nil
 }
 
+// observeGathering is how often a primary is looked at while its replicas come: a failover needs one that was seen.
+const observeGathering = 200 * time.Millisecond
+
+// gathers tells whether replicas of a server that just started are missing.
+func (w *serverWatch) gathers(s standbys) bool {
+	r := w.runner
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Since(r.starts.at) < quiet && len(r.heirs(s)) < len(r.others())
+}
+
 // slotsInterval is how often an instance looks whether its replication slots are as they should be.
 const slotsInterval = 3 * time.Second
 

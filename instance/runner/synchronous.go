@@ -176,6 +176,19 @@ func (r *Runner) refreshQuorum() {
 	r.quorumTerm = l.Term
 }
 
+// founded is a Lease that this instance takes, with what commits will wait for in a database that it is about to make:
+// none was acknowledged before.
+func (r *Runner) founded(l lease.Lease) lease.Lease {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := r.facts
+	if f.Config != nil && f.Data.Known && !f.Data.Present && f.ExpectedSystemID() == "" {
+		l.Members = f.Config.Members
+		l.Sync = rules(f.Config).SyncWhenTaken(r.options.Instance, l)
+	}
+	return l
+}
+
 // others are all members but this one. The caller holds mu.
 func (r *Runner) others() []string {
 	return slices.DeleteFunc(slices.Clone(r.facts.Config.Members), func(m string) bool { return m == r.options.Instance })

@@ -49,6 +49,9 @@ func TestSynchronous(t *testing.T) {
 		_, err = conn.Exec(ctx, "CREATE TABLE IF NOT EXISTS public.t (); INSERT INTO public.t DEFAULT VALUES")
 		return err == nil
 	}
+	if got := s.leaseNow().Sync.String(); got != "required ANY 1 (orders-db-1,orders-db-2)" {
+		t.Errorf("the Lease of a new cluster says %q", got)
+	}
 	if got := s.a.mustSQL("postgres", "SHOW synchronous_standby_names"); got != `ANY 1 ("orders-db-1","orders-db-2")` {
 		t.Errorf("before there is a replica commits wait for %s", got)
 	}

@@ -21,8 +21,10 @@ type agent struct {
 	electorate Electorate
 	reaffirm   Reaffirm
 
-	last    lease.Lease
-	known   bool
+	last  lease.Lease
+	known bool
+	// mine is the Lease as this incarnation last held it.
+	mine    lease.Lease
 	holding bool
 	// calling: a call of the API server is under way. next is when the Lease is due again; failing: it failed last time.
 	calling bool
@@ -159,6 +161,7 @@ func (a *agent) learn(l lease.Lease) {
 		n.fence("it does not hold the Lease any more")
 	}
 	if a.holding {
+		a.mine = l
 		if !n.server.replica {
 			n.led = l.Term // It takes the Lease with a primary's data only if nobody led since.
 		}
@@ -171,10 +174,11 @@ func (a *agent) learn(l lease.Lease) {
 	}
 }
 
-// reclaims tells whether a running primary may take the Lease back: somebody cleared it, or made it anew. It goes on as
-// long as its licence does.
+// reclaims tells whether a running primary may take the Lease back: somebody cleared it, made it anew, or restored an
+// older one. It goes on as long as its licence does.
 func (a *agent) reclaims() bool {
-	return a.node.server.primary && a.licensed() && a.last.Holder == "" && a.last.ReleasedBy == ""
+	return a.node.server.primary && a.licensed() && a.node.led == a.watch.Known() &&
+		(a.last.Holder == "" && a.last.ReleasedBy == "" || a.watch.Older())
 }
 
 // lead is what the holder does.
@@ -222,8 +226,8 @@ func (a *agent) reclaim() {
 		return
 	}
 	a.pausing = a.world.now + a.world.between(200*time.Millisecond, 500*time.Millisecond)
-	l := a.last
-	l.Term = max(l.Term, a.watch.Known())
+	l := a.mine // The other one does not tell what commits wait for.
+	l.Version, l.Term = a.last.Version, max(a.last.Term, a.watch.Known())
 	a.write(a.annotate(l.Taken(a.identity)), func(result callResult) {
 		if result != callDone {
 			a.read(func() {})

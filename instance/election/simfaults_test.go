@@ -259,15 +259,32 @@ func (w *world) partition(last time.Duration) {
 	w.after(last, func() { set(false) })
 }
 
-// meddle has somebody clear the Lease's holder, or delete the Lease, which the operator makes anew.
+// meddle has somebody clear the Lease's holder, or delete the Lease, which the operator makes anew, or restore the API
+// server's data from an old copy after a while without it.
 func (w *world) meddle() {
-	l := w.api.lease
-	if l.Holder = ""; w.chance(2) {
-		l = lease.Lease{}
-		w.note("the Lease is made anew")
-	} else {
+	switch l := w.api.lease; w.rng.IntN(3) {
+	case 0:
 		w.note("the Lease's holder is cleared")
+		l.Holder = ""
+		w.overwrite(l)
+	case 1:
+		w.note("the Lease is made anew")
+		w.overwrite(lease.Lease{})
+	case 2:
+		w.note("the API server is down until an old copy is restored")
+		w.api.down = true
+		w.after(w.between(leaseDuration, 4*leaseDuration), func() {
+			w.api.down = false
+			if len(w.api.past) > 0 {
+				w.overwrite(w.api.past[w.rng.IntN(len(w.api.past))])
+			}
+		})
 	}
+}
+
+// overwrite has the Lease say something else, whatever it said before.
+func (w *world) overwrite(l lease.Lease) {
+	w.note("API: %q holds the Lease, term %d", l.Holder, l.Term)
 	w.api.version++
 	l.Version = strconv.Itoa(w.api.version)
 	w.api.lease = l

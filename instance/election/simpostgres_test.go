@@ -29,20 +29,6 @@ func (b *branch) holds(at postgres.LSN, other *branch, position postgres.LSN) bo
 	return false
 }
 
-// common is where two pieces of data part.
-func common(a *branch, aAt postgres.LSN, b *branch, bAt postgres.LSN) (*branch, postgres.LSN) {
-	for x, limit := a, aAt; x != nil; x = x.parent {
-		for y, other := b, bAt; y != nil; y = y.parent {
-			if x == y {
-				return x, min(limit, other)
-			}
-			other = min(other, y.fork)
-		}
-		limit = min(limit, x.fork)
-	}
-	return nil, 0
-}
-
 // follows tells whether PostgreSQL lets a replica stream from a primary: it compares the numbers of timelines, and
 // knows nothing of histories that have the same number.
 func follows(replica *branch, at postgres.LSN, primary *branch, primaryAt postgres.LSN) bool {

@@ -183,6 +183,8 @@ type apiServer struct {
 	down    bool
 	lease   lease.Lease
 	version int
+	// past is the Lease as each term began.
+	past []lease.Lease
 }
 
 // store writes the Lease by compare-and-swap.
@@ -209,6 +211,9 @@ func (w *world) store(l lease.Lease) (lease.Lease, bool) {
 		}
 	} else if !l.Sync.Equal(a.lease.Sync) {
 		w.note("API: sync %q", l.Sync)
+	}
+	if l.Term != a.lease.Term {
+		a.past = append(a.past, l)
 	}
 	a.version++
 	l.Version = strconv.Itoa(a.version)

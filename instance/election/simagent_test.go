@@ -68,6 +68,9 @@ func (a *agent) loop() {
 func (a *agent) look() {
 	w, n := a.world, a.node
 	a.watch.Awake(w.now)
+	if w.sabotage.forgetHolds {
+		a.watch.holdUntil = 0
+	}
 	if n.messageAt > 0 && a.known && nodeName(n.messageFrom) == a.last.HeldBy() && a.voter.MayFollow(a.last.Term) && n.server.connection != 0 {
 		a.watch.Heard(n.messageAt)
 	}

@@ -211,9 +211,6 @@ func (a *agent) ballot() Vote {
 // vote answers a candidate: decide, write the promise, detach, answer.
 func (a *agent) vote(r VoteRequest, answer func(Vote)) {
 	n := a.node
-	if a.world.sabotage.forgetHolds {
-		a.watch.holdUntil = 0
-	}
 	grant, refusal := a.voter.Consider(a.world.now, r, a.standing())
 	if !grant || r.Probe {
 		v := a.ballot()

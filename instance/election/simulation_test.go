@@ -94,17 +94,17 @@ func TestSabotage(t *testing.T) {
 		"promises that are forgotten":                    {sabotage{forgetPromises: true}, 3000},
 		"voters that go on streaming":                    {sabotage{stayAttached: true}, 3000},
 		"a licence that lasts too long":                  {sabotage{lateFence: true}, 3000},
-		"holders that do not take no for an answer":      {sabotage{ignoreRefusals: true}, 200000},
+		"holders that do not take no for an answer":      {sabotage{ignoreRefusals: true}, 50000},
 		"no joint record":                                {sabotage{noJoint: true}, 3000},
 		"a record narrowed before replicas have the log": {sabotage{unsettled: true}, 10000},
 		"timelines with numbers as PostgreSQL chooses":   {sabotage{anyTimeline: true}, 3000},
 		"a release while the licence goes on":            {sabotage{releaseLate: true}, 3000},
-		"votes in spite of a promise to hold still":      {sabotage{forgetHolds: true}, 200000},
+		"promises to hold still that are forgotten":      {sabotage{forgetHolds: true}, 3000},
 		"candidates that wait too short":                 {sabotage{impatient: true}, 3000},
-		"a new quorum without the former primary":        {sabotage{narrowTake: true}, 200000},
+		"a new quorum without the former primary":        {sabotage{narrowTake: true}, 10000},
 		"candidates that do not look who has more":       {sabotage{blind: true}, 3000},
-		"candidates that do not look at timelines":       {sabotage{anyBranch: true}, 200000},
-		"no doubt about writes without an answer":        {sabotage{noDoubt: true}, 200000},
+		"candidates that do not look at timelines":       {sabotage{anyBranch: true}, 10000},
+		"no doubt about writes without an answer":        {sabotage{noDoubt: true}, 50000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.within > *schedules {

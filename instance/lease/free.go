@@ -42,6 +42,9 @@ func (f Facts) decideFree() (Verdict, string) {
 		// Each copy is marked as a replica's before PostgreSQL first starts on it, and a rewind that takes the mark away
 		// tears the data: without failover only the instance that led last has a primary's data.
 		return Take, "adopts the database on its volume"
+	case f.Data.Present && len(f.Members) == 1:
+		return Wait, "the volume holds a replica's copy, which may lack what the primary had; set spec.replicas to the number of " +
+			"instances that the cluster had, for the one with the primary's data to take part"
 	case f.Data.Present:
 		return Wait, "waits for a primary: the volume holds a replica's copy, which is not promoted without a vote"
 	case expected != "":

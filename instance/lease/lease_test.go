@@ -56,6 +56,7 @@ func TestDecide(t *testing.T) {
 		"adopts":                          {self: "db-0", systemID: "7", data: primary, want: lease.Take, reason: "adopts"},
 		"adopts, not known yet":           {self: "db-1", data: primary, want: lease.Take, reason: "adopts"},
 		"replica's copy is not adopted":   {self: "db-0", systemID: "7", data: replica, want: lease.Wait, reason: "not promoted"},
+		"a replica's copy is all":         {self: "db-0", members: []string{"db-0"}, systemID: "7", data: replica, want: lease.Wait, reason: "set spec.replicas"},
 		"torn data is not adopted":        {self: "db-1", systemID: "7", data: torn, want: lease.Wait, reason: "rewound"},
 		"no API, alone, torn":             {self: "db-0", unknown: true, members: []string{"db-0"}, data: torn, want: lease.Wait},
 		"foreign data":                    {self: "db-0", systemID: "8", data: primary, want: lease.Refuse, reason: "nothing was changed"},

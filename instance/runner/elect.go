@@ -188,7 +188,7 @@ func (c *candidacy) take(ctx context.Context, step election.Step) (over bool, er
 		return false, err
 	}
 	r.log.Info("Was elected", "term", l.Term, "after", l.Failover, "votes", voted.String(), "taken", time.Since(c.begun).String())
-	r.hintPeers(l.Term)
+	r.hintPeers(ctx, l.Term)
 	return true, nil
 }
 
@@ -232,7 +232,7 @@ func (c *candidacy) cause() string {
 }
 
 // hintPeers tells the other members that the Lease is worth a look. Whoever does not hear it looks a little later.
-func (r *Runner) hintPeers(term int32) {
+func (r *Runner) hintPeers(ctx context.Context, term int32) {
 	r.mu.Lock()
 	config := r.facts.Config
 	r.mu.Unlock()
@@ -244,7 +244,7 @@ func (r *Runner) hintPeers(term int32) {
 			continue
 		}
 		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
 			if err := r.peers.Hint(ctx, member, term); err != nil {
 				r.log.V(1).Info("Failed to tell a member of the Lease", "member", member, "reason", err.Error())

@@ -58,7 +58,7 @@ func (r *Runner) promote(ctx context.Context) error {
 		f.Provisioned, f.ProvisionDue = true, true
 	})
 	r.log.Info("Became the primary", "term", l.Term, "timeline", o.Timeline, "steps", steps.String())
-	r.hintPeers(l.Term)
+	r.hintPeers(ctx, l.Term)
 	r.keeper.poke()
 	go r.settle(context.WithoutCancel(ctx))
 	return nil

@@ -85,7 +85,7 @@ func (k *keeper) GiveAway(ctx context.Context, end postgres.LSN, successor strin
 			}
 		}
 		if err == nil {
-			k.runner.hintPeers(l.Term)
+			k.runner.hintPeers(ctx, l.Term)
 			return nil
 		}
 		if errors.Is(err, kube.ErrNoLease) {

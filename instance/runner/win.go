@@ -25,7 +25,8 @@ func (k *keeper) Win(ctx context.Context, l, seen lease.Lease, againstRenewals b
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for range attempts {
-		if k.last.Version != seen.Version && !(againstRenewals && k.last.Same(seen)) {
+		renewed := againstRenewals && k.last.Same(seen)
+		if k.last.Version != seen.Version && !renewed {
 			return false, nil
 		}
 		l.Version, k.winning = k.last.Version, l.Term

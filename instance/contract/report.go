@@ -31,6 +31,8 @@ const (
 	WaitingForQuorum = "WaitingForQuorum"
 	// WaitingForInstances: the Lease was made anew, so every instance has to say what it has.
 	WaitingForInstances = "WaitingForInstances"
+	// WaitingForElection: another instance has more of the log and is to take over, or it is not settled yet who may.
+	WaitingForElection = "WaitingForElection"
 	// WaitingForLease: the primary is silent, and may still serve until its Lease ends.
 	WaitingForLease = "WaitingForLease"
 	// TooFarBehind: no replica is known to have all but the log that may be lost.

@@ -57,6 +57,8 @@ type Step struct {
 	Over    bool
 	Reason  string
 	Missing []string
+	// Behind: too much of the log would be lost. All: every member has to vote, because the Lease proves nothing.
+	Behind, All bool
 	// Seen is a term that began since the Lease was read, if the campaign is over because of one: tell Watch.Told. Should
 	// the Lease still be older when it is read again, it is not to be trusted.
 	Seen int32

@@ -101,14 +101,14 @@ func (c *Campaign) takeAtRisk() Step {
 		return Step{Over: true, Reason: "the Lease is not free"}
 	}
 	if c.own.Timeline < l.Timeline {
-		return Step{Over: true, Reason: fmt.Sprintf("has timeline %d only, and the primary was on %d", c.own.Timeline, l.Timeline)}
+		return Step{Over: true, Behind: true, Reason: fmt.Sprintf("has timeline %d only, and the primary was on %d", c.own.Timeline, l.Timeline)}
 	}
 	if l.WALLSN == 0 {
 		return Step{Over: true, Reason: "the primary never said how far it had written"}
 	}
 	behind := l.WALLSN.BytesAfter(c.own.Received)
 	if behind > c.rules.MaxLag {
-		return Step{Over: true, Reason: fmt.Sprintf("lacks %d bytes of what the primary had written, and may lack %d", behind, c.rules.MaxLag)}
+		return Step{Over: true, Behind: true, Reason: fmt.Sprintf("lacks %d bytes of what the primary had written, and may lack %d", behind, c.rules.MaxLag)}
 	}
 	return c.take(nil, fmt.Sprintf("asynchronous: %d bytes of what the primary had written at its last renewal are missing, "+
 		"and what it wrote since is not known", behind))
@@ -149,7 +149,9 @@ func (c *Campaign) takeOlder(now time.Duration) Step {
 		switch {
 		case member == c.self:
 		case !there || vote.SystemID == c.own.SystemID && vote.Complete && !c.given(vote):
-			return c.wait(now, c.voting, c.members())
+			step := c.wait(now, c.voting, c.members())
+			step.All = step.Over
+			return step
 		case vote.SystemID != "" && vote.SystemID != c.own.SystemID:
 			return Step{Over: true, Reason: fmt.Sprintf("%s has another database, %s", member, vote.SystemID)}
 		case vote.Complete && cmp.Or(byData(vote, c.own), cmp.Compare(vote.LedTerm, c.own.LedTerm)) > 0:

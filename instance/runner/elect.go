@@ -118,7 +118,7 @@ func (c *candidacy) run(ctx context.Context) (over bool, err error) {
 		case step.Detach:
 			c.ask(ctx, c.runner.options.Instance)
 		case step.Better != "":
-			c.runner.waitFor("WaitingForElection", fmt.Sprintf("waits for %s, which has more of the log, to take over", step.Better))
+			c.runner.waitFor(contract.WaitingForElection, fmt.Sprintf("waits for %s, which has more of the log, to take over", step.Better))
 		}
 		for _, member := range step.Ask {
 			c.ask(ctx, member)
@@ -161,15 +161,15 @@ func (c *candidacy) ask(ctx context.Context, member string) {
 
 // tell says what a campaign that led to nothing waits for.
 func (c *candidacy) tell(step election.Step) {
-	reason, message := "WaitingForElection", step.Reason
+	message := step.Reason
 	if len(step.Missing) > 0 {
-		reason, message = "WaitingForQuorum", strings.ReplaceAll(strings.Join(step.Missing, ", "), ": "+silent, " "+silent)
+		message = strings.ReplaceAll(strings.Join(step.Missing, ", "), ": "+silent, " "+silent)
 	}
 	if step.Seen > 0 {
 		c.runner.seen(step.Seen)
 	}
 	c.runner.log.Info("Was not elected", "term", c.lease.Term, "reason", step.Reason, "missing", step.Missing)
-	c.runner.waitFor(reason, message)
+	c.runner.waitFor(waitWord(step), message)
 }
 
 // take takes the Lease, as the one that was elected.

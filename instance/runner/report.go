@@ -22,8 +22,10 @@ func (r *Runner) report(d agent.Decision) contract.Report {
 		SettingsHash: r.settings.inForce, SettingsError: strings.Join(r.settings.errors(), "; "),
 		SettingsRefused: refused,
 		PendingRestart:  r.settings.pending, CertificateSerial: r.settings.serial, LastOrder: r.memory.LastOrder,
-		OrderProblem: r.orderProblem, Synchronous: r.synchronous(), Waiting: r.waiting,
+		OrderProblem: r.orderProblem, Synchronous: r.synchronous(),
 	}
+	waits := r.waits()
+	report.Waiting, report.WaitingSince = waits.word, waits.since
 	if f.Lease.Failover != nil {
 		failover := contract.Failover(*f.Lease.Failover)
 		report.LastFailover = &failover

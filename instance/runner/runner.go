@@ -109,6 +109,8 @@ type Runner struct {
 	// waiting and progress say what an election waits for; freeSince is since when nobody holds the Lease.
 	waiting, progress string
 	freeSince         time.Time
+	// wait is what was last reported of waiting.
+	wait wait
 	// dead is an incarnation that ended while it held the Lease.
 	dead string
 	// promotedAt is when PostgreSQL took writes in the term promotedIn, which was won in an election.

@@ -137,10 +137,21 @@ test-crash: bin/cluster ## End the operator before and after every single write 
 	@assets=$${KUBEBUILDER_ASSETS:-}; eval "$$(bin/cluster env)"; \
 	  KUBEBUILDER_ASSETS=$${assets:-$$KUBEBUILDER_ASSETS} go test -count=1 -timeout 60m -v ./test/crash -every-write | grep -v '=== '
 
+.PHONY: test-random
+test-random: bin/cluster ## Draw many more random objects than make test-api, for rules and schema and for what can be created.
+	@bin/cluster build --for api
+	@assets=$${KUBEBUILDER_ASSETS:-}; eval "$$(bin/cluster env)"; \
+	  KUBEBUILDER_ASSETS=$${assets:-$$KUBEBUILDER_ASSETS} go test -count=1 -timeout 60m -v -run 'TestRulesAgreeWithSchema|TestWhatIsAdmittedCanBeCreated' \
+	  ./test/api -pairs 30000 -creatable-for 5m -rapid.checks 3000 | grep -v '=== '
+
 .PHONY: test-e2e
 test-e2e: bin/cluster ## Test on the local cluster with real PostgreSQL; starts it if needed. Root on Linux.
 	@bin/cluster up --kubectl bin/kubectl
-	@PGO_E2E=1 go test -p 1 -count=1 -timeout 60m -parallel 4 ./test/pgserver/... ./test/localcluster/... ./test/ledger/... ./test/e2e/... ./test/docs/...
+	@# Servers of PostgreSQL alone need no cluster, and the guide's commands mostly wait: those two run side by side.
+	@failed=0; \
+	  PGO_E2E=1 go test -p 1 -count=1 -timeout 60m -parallel 4 ./test/localcluster/... ./test/ledger/... ./test/e2e/... ./test/chaos || failed=1; \
+	  PGO_E2E=1 go test -p 2 -count=1 -timeout 60m ./test/pgserver/... ./test/docs/... || failed=1; \
+	  exit $$failed
 
 # What make test-chaos does: see the flags of test/chaos.
 SEED ?= 1

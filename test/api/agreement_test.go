@@ -29,7 +29,7 @@ import (
 var (
 	pairSeed  = flag.Int("pair-seed", 0, "seed of the random pairs of objects; 0 for another one each time")
 	pairOnly  = flag.Int("pair", -1, "the only pair to try")
-	pairCount = flag.Int("pairs", 3000, "number of random pairs of objects to try")
+	pairCount = flag.Int("pairs", 1200, "number of random pairs of objects to try; make test-random tries more")
 )
 
 // Values that are right, and values that are near them.

@@ -31,8 +31,8 @@ func drain(ctx context.Context, b *bed, primary string) (mend, error) {
 	}
 	node := pod.Spec.NodeName
 	allow := func(ctx context.Context) error {
-		_, err := b.cluster.Kubectl(ctx, "uncordon", node)
-		return err
+		_, failed := b.cluster.Kubectl(ctx, "uncordon", node)
+		return failed
 	}
 	_, err = b.cluster.Kubectl(ctx, "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=90s")
 	return allow, err
@@ -117,8 +117,8 @@ func switchover(ctx context.Context, b *bed, primary string) (mend, error) {
 		return nil, err
 	}
 	_, err = localcluster.Wait(ctx, time.Minute, target+" is the primary", func(ctx context.Context) (bool, string) {
-		holder, _, err := b.lease(ctx)
-		return holder == target, fmt.Sprintf("%s holds the Lease, %v", holder, err)
+		holder, _, unread := b.lease(ctx)
+		return holder == target, fmt.Sprintf("%s holds the Lease, %v", holder, unread)
 	})
 	return nil, err
 }
@@ -126,13 +126,13 @@ func switchover(ctx context.Context, b *bed, primary string) (mend, error) {
 // awaitPrimary waits until the Lease's holder runs as the primary of a term later than the given one.
 func (b *bed) awaitPrimary(ctx context.Context, term int32) (primary string, err error) {
 	_, err = localcluster.Wait(ctx, time.Minute, "a primary of a later term", func(ctx context.Context) (bool, string) {
-		holder, now, err := b.lease(ctx)
-		if err != nil || holder == "" {
-			return false, fmt.Sprintf("no holder, %v", err)
+		holder, now, unread := b.lease(ctx)
+		if unread != nil || holder == "" {
+			return false, fmt.Sprintf("no holder, %v", unread)
 		}
-		pod, err := b.pod(ctx, holder)
-		if err != nil {
-			return false, err.Error()
+		pod, unread := b.pod(ctx, holder)
+		if unread != nil {
+			return false, unread.Error()
 		}
 		report := contract.ParseReport(pod.Annotations[naming.AnnotationReport])
 		primary = holder

@@ -109,8 +109,8 @@ func TestFaults(t *testing.T) {
 	t.Cleanup(func() { kubectl(context.Background(), t, cluster, append([]string{"cordon"}, nodes[1:]...)...) })
 	var runs []table.Run
 	t.Cleanup(func() { publish(t, runs) })
-	for _, number := range strings.Split(*instances, ",") {
-		for _, mode := range strings.Split(*modes, ",") {
+	for number := range strings.SplitSeq(*instances, ",") {
+		for mode := range strings.SplitSeq(*modes, ",") {
 			s := suite{cluster: cluster, nodes: nodes, mode: mode}
 			if _, err := fmt.Sscan(number, &s.instances); err != nil {
 				t.Fatalf("-instances %s: %v", *instances, err)

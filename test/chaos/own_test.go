@@ -43,10 +43,11 @@ func TestFaultsAreWellFormed(t *testing.T) {
 
 // TestSeedOf: a run does not depend on those before it, and no two are alike.
 func TestSeedOf(t *testing.T) {
-	if seedOf("3 async", "freeze", 0) != seedOf("3 async", "freeze", 0) {
+	first := seedOf("3 async", "freeze", 0)
+	if again := seedOf("3 async", "freeze", 0); again != first {
 		t.Error("the same run has two seeds")
 	}
-	seeds := []uint64{seedOf("3 async", "freeze", 0), seedOf("3 async", "freeze", 1), seedOf("3 async", "wipe", 0), seedOf("2 async", "freeze", 0)}
+	seeds := []uint64{first, seedOf("3 async", "freeze", 1), seedOf("3 async", "wipe", 0), seedOf("2 async", "freeze", 0)}
 	slices.Sort(seeds)
 	if len(slices.Compact(seeds)) != 4 {
 		t.Errorf("two runs have one seed: %v", seeds)

@@ -17,13 +17,9 @@ import (
 	"github.com/acme/pg-operator/test/localcluster"
 )
 
-// The modes of a cluster.
-const (
-	// modeAsync lets commits return before a replica has them.
-	modeAsync = "async"
-	// modeRequired lets each commit wait for a replica: what is acknowledged is never lost.
-	modeRequired = "required"
-)
+// modeRequired lets each commit wait for a replica: what is acknowledged is never lost. In the other mode, async, commits
+// return before a replica has them.
+const modeRequired = "required"
 
 const (
 	// steady is how many acknowledged writes show that clients can work.
@@ -138,8 +134,7 @@ func (r *trial) run() {
 
 // begin starts the clients and the watcher, and waits until they work. It returns the primary.
 func (r *trial) begin(ctx context.Context) (primary string) {
-	primary, _, err := r.bed.awaitHealthy(ctx, healTimeout, nil)
-	if err != nil {
+	if _, _, err := r.bed.awaitHealthy(ctx, healTimeout, nil); err != nil {
 		r.fail(err)
 	}
 	config, err := r.bed.config(ctx)

@@ -119,7 +119,7 @@ func (l *Load) keep(ctx context.Context, client int) {
 		s = l.attempt(ctx, s, client, random)
 		pause(ctx, l.options.Pace)
 	}
-	s.close()
+	s.close(ctx)
 }
 
 // open begins a transaction on a fresh connection at a steady pace, and waits for none.
@@ -138,7 +138,7 @@ func (l *Load) open(ctx context.Context, client int) {
 		case places <- struct{}{}:
 			mine := rand.New(rand.NewPCG(l.options.Seed, random.Uint64())) //nolint:gosec // It need not be secret.
 			l.workers.Go(func() {
-				l.attempt(ctx, nil, number, mine).close()
+				l.attempt(ctx, nil, number, mine).close(ctx)
 				<-places
 			})
 		default: // all of them hang
@@ -167,7 +167,7 @@ func (l *Load) attempt(ctx context.Context, s *session, client int, random *rand
 	o.End = l.Now()
 	l.remember(o)
 	if o.Outcome != history.Acknowledged {
-		s.close()
+		s.close(ctx)
 		return nil
 	}
 	return s

@@ -115,11 +115,11 @@ func connect(ctx context.Context, config *pgx.ConnConfig) (s *session, err error
 	return s, err
 }
 
-func (s *session) close() {
+func (s *session) close(ctx context.Context) {
 	if s == nil || s.conn == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 200*time.Millisecond)
 	defer cancel()
 	_ = s.conn.Close(ctx) // the server notices the end of the connection anyway
 }

@@ -6,6 +6,7 @@ package watch
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -87,11 +88,7 @@ func (w *Watcher) Acks() []history.Ack {
 func (w *Watcher) Looks() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	looks := map[string]int{}
-	for instance, n := range w.looks {
-		looks[instance] = n
-	}
-	return looks
+	return maps.Clone(w.looks)
 }
 
 // Holders of the Lease, one after the other.
@@ -170,29 +167,33 @@ const writeSQL = "update chaos_looks set looks = looks + 1 where instance = $1 "
 // look writes on one instance, again and again, over a connection that nothing but its end can part from it.
 func (w *Watcher) look(ctx context.Context, instance string) {
 	var s *session
-	repeat(ctx, Every, func() {
-		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-		defer cancel()
-		w.mu.Lock()
-		at := w.pods[instance]
-		w.mu.Unlock()
-		if s != nil && s.at != at {
-			s.end()
-			s = nil
+	repeat(ctx, Every, func() { s = w.lookOnce(ctx, s, instance) })
+	s.end(ctx)
+}
+
+// lookOnce writes over the session, or over a new one where there is none or the pod is elsewhere; it returns the
+// session for the next time, nothing if that needs a new one.
+func (w *Watcher) lookOnce(ctx context.Context, s *session, instance string) *session {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	w.mu.Lock()
+	at := w.pods[instance]
+	w.mu.Unlock()
+	if s != nil && s.at != at {
+		s.end(ctx)
+		s = nil
+	}
+	if s == nil {
+		var err error
+		if s, err = w.connect(ctx, at); err != nil {
+			return nil
 		}
-		if s == nil {
-			var err error
-			if s, err = w.connect(ctx, at); err != nil {
-				s = nil
-				return
-			}
-		}
-		if !w.write(ctx, s, instance) {
-			s.end()
-			s = nil
-		}
-	})
-	s.end()
+	}
+	if !w.write(ctx, s, instance) {
+		s.end(ctx)
+		return nil
+	}
+	return s
 }
 
 // connect reaches the instance's pod from the node that it runs on.
@@ -230,11 +231,11 @@ func (w *Watcher) write(ctx context.Context, s *session, instance string) bool {
 	return !s.doubtful
 }
 
-func (s *session) end() {
+func (s *session) end(ctx context.Context) {
 	if s == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 200*time.Millisecond)
 	defer cancel()
 	_ = s.conn.Close(ctx) // the server notices the end of the connection anyway
 }

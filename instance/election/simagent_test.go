@@ -145,6 +145,7 @@ func (a *agent) read(done func()) {
 // learn takes over what the API server said.
 func (a *agent) learn(l lease.Lease) {
 	w, n := a.world, a.node
+	l = l.Since(n.seen)
 	a.watch.Observe(w.now, l)
 	if w.sabotage.impatient {
 		a.watch.since -= l.Duration / 2

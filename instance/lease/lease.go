@@ -89,6 +89,15 @@ func (l Lease) Yielded(end postgres.LSN, successor string) Lease {
 	return l
 }
 
+// Since is the Lease as one has to take it who knows of a term: one that is older was restored from an old copy. It names
+// holders, positions and quorums of the past, so that nobody holds it, and what commits wait for is not known.
+func (l Lease) Since(known int32) Lease {
+	if l.Term < known {
+		l.Holder, l.ReleasedBy, l.Successor, l.Released, l.Sync = "", "", "", 0, Sync{}
+	}
+	return l
+}
+
 // Mended is the Lease with what could not be understood as its holder knows it, who alone writes it: known is the
 // Lease as the holder last read or wrote it. Another holder's or term's cannot be mended, and stays as it is.
 func (l Lease) Mended(known Lease) Lease {

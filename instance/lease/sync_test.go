@@ -119,3 +119,18 @@ func TestYielded(t *testing.T) {
 		t.Errorf("got %+v", l)
 	}
 }
+
+// TestSince takes nothing from a Lease that is older than what is known.
+func TestSince(t *testing.T) {
+	l := lease.Lease{
+		Holder: "db-0_a", Term: 4, SystemID: "7", Version: "9", Members: []string{"db-0"},
+		Sync: lease.Sync{Required: true, InForce: []lease.Quorum{{Number: 1, Standbys: []string{"db-1"}}}},
+	}
+	if got := l.Since(4); !got.Same(l) {
+		t.Errorf("got %+v", got)
+	}
+	got := l.Since(5)
+	if got.Holder != "" || got.Sync.Synchronous() || got.Term != 4 || got.Version != "9" || got.SystemID != "7" || len(got.Members) != 1 {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -294,6 +294,9 @@ func (k *keeper) annotate(l lease.Lease) lease.Lease {
 
 // learn tells the main loop what the Lease says, if that is news.
 func (k *keeper) learn(l lease.Lease) {
+	k.runner.mu.Lock()
+	l = l.Since(k.runner.memory.SeenTerm)
+	k.runner.mu.Unlock()
 	news := !k.known || !l.Same(k.last)
 	k.runner.view.observe(k.runner.elapsed(), l)
 	k.last, k.known = l, true

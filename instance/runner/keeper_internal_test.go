@@ -149,6 +149,26 @@ func TestTake(t *testing.T) {
 	}
 }
 
+// TestRestored has the API server restored from a copy in which this incarnation held the Lease once: it was replaced since.
+func TestRestored(t *testing.T) {
+	api := &leaseKube{lease: lease.Lease{Version: "first", Holder: "db-1_x", Term: 7, SystemID: "7", Members: []string{"db-0", "db-1"}}}
+	r := adopter(t, api)
+	r.facts.Data.Replica, r.facts.Elected = true, 3
+	api.edit(func(l *lease.Lease) {
+		l.Holder, l.Term, l.Released, l.ReleasedBy = r.keeper.identity, 3, 9, "db-1_w"
+		l.Sync = lease.Sync{Required: true, InForce: []lease.Quorum{{Number: 1, Standbys: []string{"db-0"}}}}
+	})
+	if _, err := r.keeper.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if l := r.facts.Lease; l.Holder != "" || l.ReleasedBy != "" || l.Sync.Synchronous() || r.memory.SeenTerm != 7 {
+		t.Errorf("believes %+v, term %d", l, r.memory.SeenTerm)
+	}
+	if taken := r.keeper.taken(); taken.Term != 8 {
+		t.Errorf("would take term %d", taken.Term)
+	}
+}
+
 // TestTwin has a later incarnation take the Lease from one that was cut off.
 func TestTwin(t *testing.T) {
 	api := &leaseKube{lease: lease.Lease{Version: "first"}}

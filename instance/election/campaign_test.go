@@ -122,6 +122,22 @@ func TestCampaign(t *testing.T) {
 	}
 }
 
+// TestUnreachable has a candidate without a quorum not take a member for gone that could not be reached at once.
+func TestUnreachable(t *testing.T) {
+	l := lease.Lease{Holder: "db-0_a", Term: 4, SystemID: "7", WALLSN: 20, Members: []string{"db-0", "db-1", "db-2"}}
+	own, more := ballot(1, 9), ballot(1, 10)
+	c := NewCampaign(0, "db-1", Rules{Enabled: true, MaxLag: 100}, l, own, false)
+	c.Reply(0, "db-1", &own, "")
+	c.Reply(0, "db-2", nil, "does not answer")
+	if step := c.Next(askAgain); step.Take || !slices.Contains(step.Ask, "db-2") {
+		t.Fatalf("got %+v", step)
+	}
+	c.Reply(askAgain, "db-2", &more, "")
+	if step := c.Next(askAgain); step.Better != "db-2" {
+		t.Errorf("got %+v", step)
+	}
+}
+
 func anew(l *lease.Lease, _ *Rules) { *l = lease.Lease{Version: l.Version} }
 
 // TestInheritance has db-1 and others find a Lease that db-0 released at 9.

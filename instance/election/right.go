@@ -170,7 +170,8 @@ func (c *Campaign) wait(now, since time.Duration, needed []string) Step {
 	return Step{Ask: c.ask(now), At: min(now+askAgain, since+answerWait)}
 }
 
-// allAnswered tells whether nobody is worth waiting for but the former holder.
+// allAnswered tells whether nobody is worth waiting for but the former holder. Who could not be reached once may have
+// more of the log.
 func (c *Campaign) allAnswered() bool {
 	former := c.lease.HeldBy()
 	if former == "" {
@@ -178,7 +179,7 @@ func (c *Campaign) allAnswered() bool {
 	}
 	for _, member := range c.members() {
 		_, there := c.votes[member]
-		if member != c.self && member != former && !there && c.refused[member] == "" {
+		if member != c.self && member != former && !there {
 			return false
 		}
 	}

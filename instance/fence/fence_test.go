@@ -69,10 +69,10 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, err := open(file); err == nil {
+		if _, err = open(file); err == nil {
 			t.Error("a file is taken for a page")
 		}
-		if err := file.Truncate(int64(size)); err != nil {
+		if err = file.Truncate(int64(size)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -314,7 +314,7 @@ func begin(t *testing.T, attributes *syscall.SysProcAttr) begun {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.cmd.Start(); err != nil {
+	if err = b.cmd.Start(); err != nil {
 		if attributes != nil {
 			t.Skipf("cannot make a process namespace: %v", err)
 		}

@@ -38,13 +38,13 @@ func (h *host) startProcess() *exec.Cmd {
 		h.t.Fatal(err)
 	}
 	server := rpc.NewServer()
-	if err := server.RegisterName("API", &API{podKube{h.world, h.name}}); err != nil {
+	if err = server.RegisterName("API", &API{podKube{h.world, h.name}}); err != nil {
 		h.t.Fatal(err)
 	}
 	go func() {
 		for {
-			conn, err := api.Accept()
-			if err != nil {
+			conn, closed := api.Accept()
+			if closed != nil {
 				return
 			}
 			go server.ServeConn(conn)

@@ -32,14 +32,14 @@ func TestFrozenAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := container.Agent().Signal(syscall.SIGSTOP); err != nil {
+	if err = container.Agent().Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	thaw := func() { _ = container.Agent().Signal(syscall.SIGCONT) }
 	t.Cleanup(thaw)
 	took := eventually(t, 4*leaseDuration, "the end of PostgreSQL", func(context.Context) (bool, string) {
-		_, err := container.Postmaster()
-		return errors.Is(err, fs.ErrNotExist), fmt.Sprintf("the postmaster is process %d (%v)", postmaster.PID, err)
+		_, gone := container.Postmaster()
+		return errors.Is(gone, fs.ErrNotExist), fmt.Sprintf("the postmaster is process %d (%v)", postmaster.PID, gone)
 	})
 	t.Logf("PostgreSQL ended %v after its agent was frozen, with a Lease of %v", took, leaseDuration)
 	if took > leaseDuration {

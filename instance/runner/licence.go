@@ -127,12 +127,15 @@ func (l *licence) admit(ctx context.Context) error {
 			return asleep
 		}
 	}
-	l.guard.Watch(fence.Starting)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.left() <= 0 {
+		return errUnlicensed // The sentinel must not see a replica whose promotion is refused.
+	}
+	l.guard.Watch(fence.Starting)
+	if l.left() <= 0 {
 		l.guard.Watch(fence.Nobody)
-		return errUnlicensed
+		return errUnlicensed // The agent may have been frozen before the sentinel watched.
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -38,6 +37,7 @@ type Client struct {
 	cluster naming.Cluster
 	pod     Pod
 	lease   leaseStore
+	own     ownStore
 }
 
 // callTimeout bounds every call but those for the Lease, whose callers set their own.
@@ -95,7 +95,7 @@ func (c *Client) Serve(ctx context.Context, port int32, ready bool, term int32) 
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	// The Service may lead to a successor already, which would not be told that this one led it away.
-	pod, err := c.ownPod(ctx)
+	node, err := c.node(ctx, !ready)
 	if err != nil {
 		return err
 	}
@@ -104,8 +104,8 @@ func (c *Client) Serve(ctx context.Context, port int32, ready bool, term int32) 
 		WithConditions(discoveryv1ac.EndpointConditions().WithReady(ready).WithServing(ready).WithTerminating(!ready)).
 		WithTargetRef(corev1ac.ObjectReference().
 			WithKind("Pod").WithName(c.pod.Name).WithNamespace(c.pod.Namespace).WithUID(c.pod.UID))
-	if pod.Spec.NodeName != "" {
-		endpoint.WithNodeName(pod.Spec.NodeName)
+	if node != "" {
+		endpoint.WithNodeName(node)
 	}
 	slice := discoveryv1ac.EndpointSlice(c.cluster.EndpointSlice(), c.pod.Namespace).
 		WithAnnotations(map[string]string{naming.AnnotationTerm: strconv.Itoa(int(term))}).
@@ -123,17 +123,6 @@ var ErrReplaced = errors.New("this pod was deleted, and another one has its plac
 func (c *Client) Current(ctx context.Context) error {
 	_, err := c.ownPod(ctx)
 	return err
-}
-
-func (c *Client) ownPod(ctx context.Context) (*corev1.Pod, error) {
-	pod, err := c.clientset.CoreV1().Pods(c.pod.Namespace).Get(ctx, c.pod.Name, metav1.GetOptions{})
-	if err == nil && pod.UID != c.pod.UID || apierrors.IsNotFound(err) {
-		return nil, ErrReplaced
-	}
-	if err != nil {
-		return nil, err
-	}
-	return pod, nil
 }
 
 // Primary is where the -rw Service leads; its Instance is empty while it leads nowhere.

@@ -38,15 +38,16 @@ func (v Volume) ReserveTimeline(after, t postgres.Timeline) error {
 // clients end: their queries may stand in its way for as long as max_standby_streaming_delay.
 const promotionPatience = 200 * time.Millisecond
 
-// Promote makes a replica's postmaster take writes, and returns what it is then. All of the log that it has is applied
-// before.
-func (p *Process) Promote(ctx context.Context) (Observation, error) {
+// Promote makes a replica's postmaster take writes, and then the wanted slots, without which the others would not stream
+// from it. It returns what the server is then. All of the log that it has is applied before.
+func (p *Process) Promote(ctx context.Context, slots []string) (Observation, error) {
 	conn, err := p.server.Connect(ctx, postgres.RoleSuperuser)
 	if err != nil {
 		return Observation{}, err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if err := WriteFile(filepath.Join(p.server.Volume.PGData(), "promote"), nil); err != nil {
+	// It need not survive a crash.
+	if err := os.WriteFile(filepath.Join(p.server.Volume.PGData(), "promote"), nil, 0o600); err != nil {
 		return Observation{}, err
 	}
 	if err := p.signal(unix.SIGUSR1); err != nil {
@@ -57,8 +58,11 @@ func (p *Process) Promote(ctx context.Context) (Observation, error) {
 	replayed, since := postgres.LSN(0), time.Now()
 	for {
 		o, err := Observe(ctx, conn)
-		if err != nil || !o.Recovering {
-			return o, err
+		if err != nil {
+			return Observation{}, err
+		}
+		if !o.Recovering {
+			return o, provisionSlots(ctx, conn, slots)
 		}
 		if o.Replayed != replayed {
 			replayed, since = o.Replayed, time.Now()
@@ -83,14 +87,4 @@ func endClients(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_get_activity(NULL)
 		WHERE backend_type = 'client backend' AND application_name <> current_setting('application_name')`)
 	return err
-}
-
-// PromotedSlots makes the wanted slots on a new primary.
-func (s Server) PromotedSlots(ctx context.Context, wanted []string) error {
-	conn, err := s.Connect(ctx, postgres.RoleSuperuser)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	return provisionSlots(ctx, conn, wanted)
 }

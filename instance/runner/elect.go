@@ -244,9 +244,9 @@ func (r *Runner) hintPeers(ctx context.Context, term int32) {
 			continue
 		}
 		go func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
-			if err := r.peers.Hint(ctx, member, term); err != nil {
+			if err := r.peers.Hint(limited, member, term); err != nil {
 				r.log.V(1).Info("Failed to tell a member of the Lease", "member", member, "reason", err.Error())
 			}
 		}()

@@ -38,15 +38,11 @@ func (r *Runner) promote(ctx context.Context) error {
 	}
 	// Also if the promotion does not come to its end now, it may later.
 	r.licence.watch(process.Pid())
-	o, err := process.Promote(ctx)
+	o, err := process.Promote(ctx, slots)
 	if err != nil {
 		return err
 	}
 	steps.note("promoted")
-	if err := r.server().PromotedSlots(ctx, slots); err != nil {
-		r.log.Error(err, "Failed to make the replication slots of a new primary")
-	}
-	steps.note("slots")
 	r.update(func(f *agent.Facts) {
 		if r.process != process {
 			return

@@ -203,7 +203,7 @@ type PostgresClusterSpec struct {
 
 	// synchronous says how many replicas confirm a commit before it is acknowledged; none when omitted.
 	// +optional
-	Synchronous *SynchronousReplication `json:"synchronous,omitempty"`
+	Synchronous *SynchronousReplication `json:"synchronous,omitempty"` //nolint:kubeapilinter // {} is not the same as nothing
 
 	// failover says when a replica takes over from a primary that is lost.
 	// +optional

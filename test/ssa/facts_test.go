@@ -22,6 +22,9 @@ import (
 	"github.com/acme/pg-operator/test/world"
 )
 
+// operatorSettings are those of the operator under test, as far as they are part of what agents are told.
+var operatorSettings = decide.Config{LeaseDuration: v1alpha1.DefaultLeaseDuration}
+
 // facts are what the API server holds of one cluster at one moment.
 type facts struct {
 	cluster *v1alpha1.PostgresCluster
@@ -91,7 +94,7 @@ func (f *facts) departures() []string {
 	note(f.set.Annotations[naming.AnnotationGeneration] != strconv.FormatInt(f.cluster.Generation, 10) && !spec.Paused,
 		"the StatefulSet is of generation %s", f.set.Annotations[naming.AnnotationGeneration])
 	note(len(f.pods) != int(*spec.Replicas), "there are %d pods", len(f.pods))
-	settings := decide.Next(&snapshot.Cluster{Object: f.cluster}, decide.Config{}, time.Time{}).SettingsHash
+	settings := decide.Next(&snapshot.Cluster{Object: f.cluster}, operatorSettings, time.Time{}).SettingsHash
 	for ordinal := range *spec.Replicas {
 		name := naming.Cluster(f.cluster.Name).Instance(ordinal)
 		pod, claim := f.pods[name], f.claims[naming.Cluster(f.cluster.Name).PVC(ordinal)]

@@ -35,7 +35,7 @@ func TestTheRecorderFindsLies(t *testing.T) {
 	claim.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("20Gi")}
 	report, err := json.Marshal(contract.Report{
 		State:        contract.StateRunning,
-		SettingsHash: decide.Next(&snapshot.Cluster{Object: cluster("ns", "orders", 1)}, decide.Config{}, time.Time{}).SettingsHash,
+		SettingsHash: decide.Next(&snapshot.Cluster{Object: cluster("ns", "orders", 1)}, operatorSettings, time.Time{}).SettingsHash,
 	})
 	if err != nil {
 		t.Fatal(err)

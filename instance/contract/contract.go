@@ -197,6 +197,9 @@ type Report struct {
 	WaitingSince time.Time `json:"waitingSince,omitzero"`
 	// Synchronous is what commits wait for by the primary's settings in force; nil if they do not wait.
 	Synchronous *Quorum `json:"synchronous,omitempty"`
+	// Named are the instances that the Lease names, as members or as those that commits may wait for; its holder says so.
+	// None of them may be removed for good: the next election may need it.
+	Named []string `json:"named,omitempty"`
 	// LastFailover of the cluster, as the Lease has it.
 	LastFailover *Failover `json:"lastFailover,omitempty"`
 }

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -120,6 +121,16 @@ func TestLeavingIsSaidInItsTerm(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestNamed: whom the Lease names in any way, the operator must not remove for good.
+func TestNamed(t *testing.T) {
+	l := lease.Lease{Members: []string{"db-1", "db-0"}, Sync: lease.Sync{InForce: []lease.Quorum{
+		{Number: 1, Standbys: []string{"db-2", "db-1"}}, {Number: 1, Standbys: []string{"db-1"}},
+	}}}
+	if names := named(l); !slices.Equal(names, []string{"db-0", "db-1", "db-2"}) || l.Members[0] != "db-1" {
+		t.Errorf("names %v, members %v", names, l.Members)
+	}
 }
 
 // TestDoubtAfterOutage has the API server answer again.

@@ -1,10 +1,12 @@
 package runner
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/acme/pg-operator/instance/agent"
 	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/instance/lease"
 )
 
 // report says what the instance is doing. The caller holds mu.
@@ -26,11 +28,24 @@ func (r *Runner) report(d agent.Decision) contract.Report {
 	}
 	waits := r.waits()
 	report.Waiting, report.WaitingSince = waits.word, waits.since
+	if d.Role == contract.RolePrimary && f.Lease.HeldBy() == f.Self {
+		report.Named = named(f.Lease)
+	}
 	if f.Lease.Failover != nil {
 		failover := contract.Failover(*f.Lease.Failover)
 		report.LastFailover = &failover
 	}
 	return report
+}
+
+// named are all instances that a Lease names, sorted.
+func named(l lease.Lease) []string {
+	names := slices.Clone(l.Members)
+	for _, quorum := range l.Sync.InForce {
+		names = append(names, quorum.Standbys...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // Status is what the instance answers to its peers.

@@ -31,6 +31,8 @@ type Plan struct {
 	Apply bool
 	// Replicas the StatefulSet gets; more than spec.replicas while a scale-down is blocked.
 	Replicas int32
+	// Members is how many instances the agents are told to be; fewer than Replicas just before some are removed.
+	Members int32
 	// Version and Image the instances run; the old ones while a major upgrade is pending.
 	Version string
 	Image   string

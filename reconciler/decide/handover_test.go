@@ -307,6 +307,18 @@ func TestScaleDownHandsOver(t *testing.T) {
 				s.Instances[1].Report.Role, s.Instances[0].Report.Role = contract.RoleReplica, contract.RolePrimary
 			}, 1, "", "db-0",
 		},
+		"the Lease names more instances": {
+			func(s *snapshot.Cluster) {
+				s.Instances[1].Report.Role, s.Instances[0].Report.Role = contract.RoleReplica, contract.RolePrimary
+				s.Instances[0].Report.Named = []string{"db-0", "db-2"}
+			}, 3, "", "",
+		},
+		"the Lease names no more": {
+			func(s *snapshot.Cluster) {
+				s.Instances[1].Report.Role, s.Instances[0].Report.Role = contract.RoleReplica, contract.RolePrimary
+				s.Instances[0].Report.Named = []string{"db-0"}
+			}, 1, "", "",
+		},
 		"nobody who stays streams": {
 			func(s *snapshot.Cluster) { s.Instances[0].Report.State = contract.StateNotStreaming }, 2, "db-0 does not stream", "",
 		},
@@ -325,6 +337,9 @@ func TestScaleDownHandsOver(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := decide.Next(three(func(s *snapshot.Cluster) { lower(s); test.observed(s) }), config, noon)
+			if members := min(p.Replicas, 1); strings.HasPrefix(name, "the Lease names") && p.Members != members {
+				t.Errorf("the agents are told of %d members", p.Members)
+			}
 			blocked := ""
 			for _, block := range p.Blocks {
 				blocked = block.Message

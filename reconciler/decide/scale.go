@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/acme/pg-operator/apis/v1alpha1"
@@ -9,10 +10,11 @@ import (
 )
 
 // replicas keeps the primary among the instances: a StatefulSet removes the highest ordinals first. A primary that would
-// be removed hands over first. Until then, and while nobody is known to have the newest data, all stay.
+// be removed hands over first. Until then, and while nobody is known to have the newest data, all stay. The agents are told
+// first that there will be fewer, and the pods go when the primary says that the Lease names them no more.
 func (p *Plan) replicas(s *snapshot.Cluster, now time.Time) {
 	wanted, live := s.WantedReplicas(), s.LiveReplicas()
-	p.Replicas = wanted
+	p.Replicas, p.Members = wanted, wanted
 	if live <= wanted {
 		return
 	}
@@ -30,9 +32,23 @@ func (p *Plan) replicas(s *snapshot.Cluster, now time.Time) {
 	case primary.Ordinal >= wanted:
 		p.Replicas = live
 	}
+	p.Members = p.Replicas
+	if known && p.Members < live && stillNamed(s, primary, p.Members) {
+		p.Replicas = live
+		p.waitForPrimary(s, p.Members, fmt.Sprintf("spec.replicas is lower; waits until the primary %s counts on it no more", primary.Name))
+	}
 	for ordinal := live - 1; ordinal >= p.Replicas; ordinal-- {
 		p.step(s.Names().Instance(ordinal), ActionRemove, "spec.replicas is lower")
 	}
+}
+
+// stillNamed says that the Lease names an instance beyond the members. It is taken away only when its word cannot be needed
+// any more for an election: commits may have waited for it alone.
+func stillNamed(s *snapshot.Cluster, primary snapshot.Instance, members int32) bool {
+	return slices.ContainsFunc(primary.Report.Named, func(name string) bool {
+		ordinal, ok := s.Names().Ordinal(name)
+		return ok && ordinal >= members
+	})
 }
 
 // moveDown has a primary that is to be removed hand over to an instance that stays.

@@ -39,6 +39,8 @@ type fakeWorld struct {
 	deaf, weak bool
 	// asked counts the switchovers that were begun for each request of the user.
 	asked map[string]int
+	// members are what the agents were told, named what the Lease names: it follows a little later.
+	members, named int32
 }
 
 type fakePod struct {
@@ -88,6 +90,9 @@ func (w *fakeWorld) snapshot() *snapshot.Cluster {
 		}
 		if ordinal == w.primary && pod.readyIn == 0 {
 			report.Role = contract.RolePrimary
+			for member := range w.named {
+				report.Named = append(report.Named, s.Names().Instance(member))
+			}
 		}
 		if pod.pending {
 			report.PendingRestart = []string{"max_connections"}
@@ -121,6 +126,7 @@ func (w *fakeWorld) carryOut(plan decide.Plan) {
 			w.kill(ordinal)
 		}
 	}
+	w.members = plan.Members
 	w.cluster = w.cluster.DeepCopy()
 	w.cluster.Status.Switchover, w.cluster.Status.HandOver = plan.Switchover, plan.HandOver
 	for _, order := range plan.Orders {
@@ -176,6 +182,9 @@ func (w *fakeWorld) kill(ordinal int32) {
 // turn lets a moment pass.
 func (w *fakeWorld) turn() {
 	w.clock = w.clock.Add(5 * time.Second)
+	if pod := w.pods[w.primary]; pod != nil && pod.readyIn == 0 && w.random.IntN(2) == 0 {
+		w.named = w.members
+	}
 	if w.set != nil && w.random.IntN(3) > 0 {
 		w.set = w.set.DeepCopy()
 		w.set.Status.ObservedGeneration = w.set.Generation
@@ -294,6 +303,9 @@ func check(t *testing.T, seed uint64, w *fakeWorld, plan decide.Plan) {
 	t.Helper()
 	if w.pods[w.primary] != nil && w.set != nil && plan.Replicas <= w.primary && *w.set.Spec.Replicas > w.primary {
 		t.Errorf("seed %d: scales down to %d and removes the primary db-%d", seed, plan.Replicas, w.primary)
+	}
+	if w.set != nil && plan.Replicas < *w.set.Spec.Replicas && plan.Replicas < w.named {
+		t.Errorf("seed %d: scales down to %d while the Lease names %d instances", seed, plan.Replicas, w.named)
 	}
 	disruptions := len(plan.Orders)
 	if plan.Restart != nil {

@@ -32,7 +32,7 @@ func configMap(s *snapshot.Cluster, plan decide.Plan) (*corev1ac.ConfigMapApplyC
 	if number := spec.SynchronousNumber(); number > 0 {
 		config.Synchronous = &contract.Synchronous{Number: number, Required: spec.SynchronousRequired()}
 	}
-	for ordinal := range plan.Replicas {
+	for ordinal := range plan.Members {
 		config.Members = append(config.Members, names(s).Instance(ordinal))
 	}
 	data, err := json.MarshalIndent(config, "", "  ")

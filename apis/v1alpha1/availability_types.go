@@ -47,7 +47,7 @@ type SynchronousReplication struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.suspicion) || !self.suspicion.matches('^[0-9]{1,5}(ms|s|[.][0-9]{1,3}s)$') || has(self.leaseDuration) && !self.leaseDuration.matches('^([5-9]|[1-5][0-9]|60)s$') || duration(self.suspicion) < duration(has(self.leaseDuration) ? self.leaseDuration : '10s')",fieldPath=".suspicion",message="must be less than spec.failover.leaseDuration",messageExpression="'must be less than spec.failover.leaseDuration, which is ' + (has(self.leaseDuration) ? self.leaseDuration : '10s when omitted')"
 type Failover struct {
-	// enabled lets replicas take over by themselves; true when omitted. Moves that the operator asks for work without.
+	// enabled lets replicas take over; true when omitted. Without, the primary stays where it is, also when you ask for a move.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 

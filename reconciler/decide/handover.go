@@ -113,6 +113,9 @@ func (p *Plan) begin(s *snapshot.Cluster, w wish, now time.Time) record {
 	case w.target == primary.Name:
 		r.State, r.To, r.Message = v1alpha1.SwitchoverDone, primary.Name, "it is the primary already"
 		return r
+	case !s.Object.Spec.FailoverEnabled():
+		r.Message = "spec.failover.enabled is false, so that no other instance takes over"
+		return r
 	case !primary.Ready():
 		r.Message = fmt.Sprintf("the primary %s is not ready", primary.Name)
 		return r

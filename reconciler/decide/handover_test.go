@@ -100,6 +100,10 @@ func TestSwitchover(t *testing.T) {
 			s.Object.Spec.Replicas, s.StatefulSet.Spec.Replicas, s.Instances = &one, &one, s.Instances[:1]
 			s.Instances[0].Report.Role = contract.RolePrimary
 		}, state: "Waiting", says: "there is no other instance"},
+		"no failover": {observed: func(s *snapshot.Cluster) {
+			ask(s, "any")
+			s.Object.Spec.Failover = &v1alpha1.Failover{Enabled: new(false)}
+		}, state: "Waiting", says: "spec.failover.enabled is false"},
 		"no primary": {observed: func(s *snapshot.Cluster) {
 			ask(s, "any")
 			s.Instances[1].Report.Role = contract.RoleReplica
@@ -234,6 +238,15 @@ func TestRollHandsOver(t *testing.T) {
 			},
 			func(p decide.Plan) bool {
 				return p.Restart.Instance == "db-1" && len(p.Orders) == 0 && strings.Contains(p.Steps[0].Reason, "did not hand over")
+			},
+		},
+		"nobody may take over": {
+			func(s *snapshot.Cluster) {
+				template(s, "new", "new", "old", "new")
+				s.Object.Spec.Failover = &v1alpha1.Failover{Enabled: new(false)}
+			},
+			func(p decide.Plan) bool {
+				return p.Restart.Instance == "db-1" && strings.Contains(p.Steps[0].Reason, "spec.failover.enabled is false")
 			},
 		},
 		"a single instance is restarted": {

@@ -9,7 +9,7 @@ package v1alpha1
 //
 // Failover says when a replica takes over from a primary that is lost.
 type FailoverApplyConfiguration struct {
-	// enabled lets replicas take over by themselves; true when omitted. Moves that the operator asks for work without.
+	// enabled lets replicas take over; true when omitted. Without, the primary stays where it is, also when you ask for a move.
 	Enabled *bool `json:"enabled,omitempty"`
 	// leaseDuration is how long a primary that is cut off goes on, and how long replicas wait before they take over from one
 	// of which nothing is known: whole seconds from 5s to 60s. The operator's default, 10s, when omitted.

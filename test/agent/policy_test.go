@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -25,7 +26,7 @@ import (
 	"github.com/acme/pg-operator/test/controlplane"
 )
 
-// installPolicies puts config/policy in force until the tests end: what is written elsewhere in this package abides by it.
+// installPolicies puts config/policy in force until the test ends.
 func installPolicies(t *testing.T) {
 	t.Helper()
 	plane.Kubectl(t, "apply", "--server-side", "-k", filepath.Join(plane.Repository, "config", "policy"))
@@ -36,18 +37,32 @@ func installPolicies(t *testing.T) {
 	if err := plane.Client.Create(t.Context(), probe); err != nil {
 		t.Fatal(err)
 	}
-	for _, labels := range []map[string]string{
-		{discoveryv1.LabelServiceName: "probe-rw"},
-		{discoveryv1.LabelServiceName: "probe-rw", naming.LabelCluster: "probe"},
-	} {
-		controlplane.Eventually(t, func(ctx context.Context) error {
-			forged := endpointSlice(probe.Namespace, "forged", labels, "10.9.9.9")
-			if err := plane.Client.Create(ctx, forged, client.DryRunAll); !apierrors.IsForbidden(err) {
-				return fmt.Errorf("not in force: %w", err)
+	inForce := func(want bool) func(context.Context) error {
+		return func(ctx context.Context) error {
+			for _, labels := range []map[string]string{
+				{discoveryv1.LabelServiceName: "probe-rw"},
+				{discoveryv1.LabelServiceName: "probe-rw", naming.LabelCluster: "probe"},
+			} {
+				forged := endpointSlice(probe.Namespace, "forged", labels, "10.9.9.9")
+				if err := plane.Client.Create(ctx, forged, client.DryRunAll); apierrors.IsForbidden(err) != want {
+					return fmt.Errorf("a forged EndpointSlice: %w", err)
+				}
 			}
 			return nil
-		})
+		}
 	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		for _, kind := range []client.Object{
+			&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicy{},
+		} {
+			if err := plane.Client.DeleteAllOf(ctx, kind, client.MatchingLabels{naming.LabelName: "pg-operator"}); err != nil {
+				t.Error(err)
+			}
+		}
+		controlplane.EventuallyIn(ctx, t, inForce(false))
+	})
+	controlplane.Eventually(t, inForce(true))
 }
 
 func endpointSlice(namespace, name string, labels map[string]string, addresses ...string) *discoveryv1.EndpointSlice {

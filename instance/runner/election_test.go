@@ -215,14 +215,23 @@ func (c *trio) explained(t *testing.T, from, to *host, cause string) {
 // cutOff takes the API server and its peers away from the primary.
 func (c *trio) cutOff(t *testing.T) {
 	old := c.holder()
-	if err := syscall.Kill(postmaster(t, old), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	c.do(func() { c.cut[old.name] = true })
+	c.cutOffDead(t, old)
 	next := c.awaitSuccessor(t, old)
 	c.explained(t, old, next, "LeaseExpired")
 	c.do(func() { c.cut[old.name] = false })
 	c.rejoined(t)
+}
+
+// cutOffDead kills a primary's PostgreSQL and takes the API server away from its agent, right after a renewal: it is not
+// known yet then that the Lease cannot be given away, and the attempt ends the licence.
+func (c *trio) cutOffDead(t *testing.T, primary *host) {
+	t.Helper()
+	renewal := c.renewalNow()
+	c.await(t, 10*time.Second, "the Lease is renewed", func() bool { return c.renewal != renewal })
+	if err := syscall.Kill(postmaster(t, primary), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	c.do(func() { c.cut[primary.name] = true })
 }
 
 // madeAnew has somebody delete the Lease while nothing runs, and the operator make it again. One of three volumes has a

@@ -56,15 +56,18 @@ func (k *keeper) toHold() (held lease.Lease, others []string, duration time.Dura
 		return lease.Lease{}, nil, 0
 	}
 	r := k.runner
-	others = slices.Clone(k.last.Members)
+	others, duration = slices.Clone(k.last.Members), k.paceLocked()
 	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.facts.Stopping {
+		return lease.Lease{}, nil, 0
+	}
 	if r.facts.Config != nil {
 		others = append(others, r.facts.Config.Members...)
 	}
-	r.mu.Unlock()
 	slices.Sort(others)
 	others = slices.DeleteFunc(slices.Compact(others), func(m string) bool { return m == r.options.Instance })
-	return k.last, others, k.paceLocked()
+	return k.last, others, duration
 }
 
 // valid tells whether the licence has not ended.

@@ -45,7 +45,8 @@ func TestVotes(t *testing.T) {
 	}})
 	t.Cleanup(v.client.Close)
 	v.config = config(programs.Version.Major, 3, nil)
-	v.config.FailoverEnabled, v.config.SuspicionMillis = true, 1000
+	v.config.FailoverEnabled, v.config.SuspicionMillis, v.config.LeaseDurationSeconds = true, 1000, 60
+	t.Cleanup(func() { v.mayReaffirm(true) })
 	w.setConfig(t, v.config)
 	v.a.start()
 	w.await(t, 20*time.Second, "the primary runs", w.runs(v.a.name, primaryRole))
@@ -76,6 +77,10 @@ func TestVotes(t *testing.T) {
 	}
 	v.a.t, v.b.t = t, t
 }
+
+// mayReaffirm lets the primary take the Lease anew, which it does once a member promised to follow it no more; without
+// the API server it cannot.
+func (v *votes) mayReaffirm(may bool) { v.do(func() { v.cut[v.a.name] = !may }) }
 
 // request is that of the third member, which never answers itself.
 func (v *votes) request(free bool) election.VoteRequest {
@@ -188,8 +193,7 @@ func (v *votes) hold(t *testing.T) {
 }
 
 func (v *votes) vote(t *testing.T) {
-	// The primary does not learn of the promise: it would take the Lease again.
-	v.do(func() { delete(v.agents, v.a.name) })
+	v.mayReaffirm(false)
 	written := v.flushed(t)
 	eventually(t, 5*time.Second, "the replica has what the primary wrote", func() bool {
 		return v.b.mustSQL("postgres", "SELECT pg_last_wal_receive_lsn() >= '"+written.String()+"'") == "t"
@@ -272,11 +276,8 @@ func (v *votes) restart(t *testing.T) {
 
 // newTerm: once the holder has taken the Lease anew, it is followed again.
 func (v *votes) newTerm(t *testing.T) {
-	v.do(func() { v.agents[v.a.name] = strings.TrimPrefix(v.a.statusURL, "https://") })
-	v.do(func() {
-		v.version++
-		v.lease.Term, v.lease.Version = v.term+1, strconv.Itoa(v.version)
-	})
+	v.mayReaffirm(true)
+	v.await(t, 20*time.Second, "the primary takes the Lease anew", func() bool { return v.lease.Term > v.term })
 	v.await(t, 20*time.Second, "the replica streams again", v.runs(v.b.name, naming.RoleReplica))
 	eventually(t, 5*time.Second, "what was written meanwhile arrives", func() bool {
 		return v.b.mustSQL("app", "SELECT count(*) FROM pg_class WHERE relname = 'late'") == "1"
@@ -290,7 +291,7 @@ func (v *votes) newTerm(t *testing.T) {
 // parts from its primary all the same.
 func (v *votes) conflict(t *testing.T) {
 	v.term = v.leaseNow().Term
-	v.do(func() { delete(v.agents, v.a.name) })
+	v.mayReaffirm(false)
 	v.a.mustSQL("app", "CREATE TABLE public.busy AS SELECT generate_series(1, 1000) AS a")
 	eventually(t, 5*time.Second, "the replica has the table", func() bool {
 		count, err := v.b.sql("app", "SELECT count(*) FROM public.busy")

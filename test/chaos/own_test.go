@@ -31,8 +31,8 @@ func TestPulse(t *testing.T) {
 func TestFaultsAreWellFormed(t *testing.T) {
 	var names []string
 	for _, f := range faults {
-		if f.name == "" || f.right == "" || f.start == nil || f.needs < 1 || f.outage == 0 {
-			t.Errorf("%+v lacks something", f)
+		if f.name == "" || f.right == "" || f.start == nil || f.needs < 1 || f.outage == 0 || f.stays && f.moves {
+			t.Errorf("%+v lacks something, or contradicts itself", f)
 		}
 		if slices.Contains(names, f.name) {
 			t.Errorf("two faults are called %s", f.name)

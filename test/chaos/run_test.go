@@ -221,6 +221,9 @@ func (r *trial) judge(ctx context.Context, injected, until time.Duration) (v his
 	if r.result.Moved && r.fault.stays {
 		r.problem("another instance became the primary, and need not have")
 	}
+	if !r.result.Moved && r.fault.moves && r.bed.instances > 1 && r.result.Problem == "" {
+		r.problem("the primary stayed the primary")
+	}
 	if len(acks) == len(history.Acks(operations)) {
 		r.problem("the watcher saw no instance take writes, so it would not have seen two")
 	}

@@ -176,12 +176,13 @@ func (c *Campaign) voters() []string {
 	return slices.Compact(slices.Sorted(slices.Values(voters)))
 }
 
-// members may take the Lease: those in it, and where that is older than the database the wanted ones, too.
+// members may take the Lease: those in it, and where that is older than the database the wanted ones, because it may
+// name some that are long gone.
 func (c *Campaign) members() []string {
-	if !c.older() {
-		return c.lease.Members
+	if c.older() && len(c.rules.Members) > 0 {
+		return c.rules.Members
 	}
-	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.lease.Members, c.rules.Members))))
+	return c.lease.Members
 }
 
 // given tells whether a vote was given for this campaign: nothing that its instance has will change while the Lease

@@ -75,7 +75,10 @@ func TestCampaign(t *testing.T) {
 		"made anew, one does not answer":       {own: ballot(1, 9), votes: map[string]Vote{"db-2": ballot(1, 8)}, change: anew, at: 2 * second, over: "not enough", missing: "db-0 does not answer"},
 		"made anew, all answer":                {own: ballot(1, 9), votes: map[string]Vote{"db-2": ballot(1, 8), "db-0": ballot(1, 9)}, change: anew, take: true, lost: -1},
 		"made anew, one has no data":           {own: ballot(1, 9), votes: map[string]Vote{"db-2": {}, "db-0": ballot(1, 9)}, change: anew, take: true, lost: -1},
-		"made anew, another has more":          {own: ballot(1, 9), votes: map[string]Vote{"db-2": ballot(1, 8), "db-0": ballot(2, 9)}, change: anew, over: "db-0 has more"},
+		"an old copy, with a former member": {own: ballot(1, 9), votes: map[string]Vote{"db-2": ballot(1, 8), "db-0": ballot(1, 9)}, change: func(l *lease.Lease, _ *Rules) {
+			l.Term, l.Members = 3, []string{"db-0", "db-1", "db-9"}
+		}, take: true, lost: -1},
+		"made anew, another has more": {own: ballot(1, 9), votes: map[string]Vote{"db-2": ballot(1, 8), "db-0": ballot(2, 9)}, change: anew, over: "db-0 has more"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := lease.Lease{Holder: "db-0_a", Term: 4, SystemID: "7", Timeline: 1, WALLSN: 20, Members: members, Sync: parse(t, tc.sync), Version: "5"}

@@ -260,7 +260,8 @@ func (w *world) partition(last time.Duration) {
 }
 
 // meddle has somebody clear the Lease's holder, or delete the Lease, which the operator makes anew, or restore the API
-// server's data from an old copy after a while without it.
+// server's data from an old copy after a while without it. The latter two take away what an election is about: they are
+// not done while one goes on, or while somebody who runs does not know of the last one yet.
 func (w *world) meddle() {
 	switch l := w.api.lease; w.rng.IntN(3) {
 	case 0:
@@ -268,18 +269,30 @@ func (w *world) meddle() {
 		l.Holder = ""
 		w.overwrite(l)
 	case 1:
-		w.note("the Lease is made anew")
-		w.overwrite(lease.Lease{})
+		if w.agreed() {
+			w.note("the Lease is made anew")
+			w.overwrite(lease.Lease{})
+		}
 	case 2:
 		w.note("the API server is down until an old copy is restored")
 		w.api.down = true
 		w.after(w.between(leaseDuration, 4*leaseDuration), func() {
 			w.api.down = false
-			if len(w.api.past) > 0 {
+			if len(w.api.past) > 0 && w.agreed() {
 				w.overwrite(w.api.past[w.rng.IntN(len(w.api.past))])
 			}
 		})
 	}
+}
+
+// agreed tells whether every instance knows of the newest term, and its winner serves.
+func (w *world) agreed() bool {
+	for _, n := range w.nodes {
+		if !n.removed && n.seen != w.api.lease.Term {
+			return false
+		}
+	}
+	return w.api.lease.Holder != "" && w.promotedTerm == w.api.lease.Term
 }
 
 // overwrite has the Lease say something else, whatever it said before.

@@ -68,11 +68,10 @@ func (a *agent) Hint(_ context.Context, hint contract.Hint) { a.hint.Store(hint.
 
 // identities is an identity that a test may change.
 type identities struct {
-	mu        sync.Mutex
-	authority *authority.Authority
-	name      string
-	shown     tls.Certificate
-	pool      *x509.CertPool
+	mu    sync.Mutex
+	name  string
+	shown tls.Certificate
+	pool  *x509.CertPool
 }
 
 func newIdentity(a *authority.Authority, name string, hosts ...string) *identities {

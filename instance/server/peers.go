@@ -82,19 +82,18 @@ func ask[Question, Answer any](do func(context.Context, Question) Answer) http.H
 // read reads a request's body, which must be what is expected and nothing else: a word that is not known could change
 // what is promised. Who needs more to be understood asks at another path.
 func read(w http.ResponseWriter, r *http.Request, into any) (code int, err error) {
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+	if kind, _, unread := mime.ParseMediaType(r.Header.Get("Content-Type")); unread != nil || kind != "application/json" {
 		return http.StatusUnsupportedMediaType, errors.New("the body has to be application/json")
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	var long *http.MaxBytesError
-	if errors.As(err, &long) {
+	if long, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return http.StatusRequestEntityTooLarge, fmt.Errorf("the body may have %d bytes", long.Limit)
 	}
 	if err != nil {
 		return http.StatusBadRequest, errors.New("the body cannot be read")
 	}
 	problems, err := json.UnmarshalStrict(body, into)
-	if err := errors.Join(append(problems, err)...); err != nil {
+	if err = errors.Join(append(problems, err)...); err != nil {
 		return http.StatusBadRequest, fmt.Errorf("the body is not understood: %w", err)
 	}
 	return http.StatusOK, nil

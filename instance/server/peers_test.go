@@ -101,7 +101,7 @@ func (p *peers) ask(path, body string) (int, string) {
 		p.t.Fatalf("%s: %v", path, err)
 	}
 	content, err := io.ReadAll(response.Body)
-	if err := errors.Join(err, response.Body.Close()); err != nil {
+	if err = errors.Join(err, response.Body.Close()); err != nil {
 		p.t.Fatal(err)
 	}
 	return response.StatusCode, string(content)

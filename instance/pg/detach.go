@@ -115,7 +115,26 @@ SELECT pg_is_in_recovery(), i.bytes_per_wal_segment, greatest(c.timeline_id, m.m
          WHERE a.backend_type = 'startup' AND a.wait_event = 'RecoveryRetrieveRetryInterval')
 FROM pg_control_init() AS i, pg_control_checkpoint() AS c, pg_control_recovery() AS m`
 
+// unreadLooks is how often a replica is asked that has nobody to ask for log: now and then it looks for more of its own.
+const unreadLooks = 5
+
 func (s Server) log(ctx context.Context, conn *pgx.Conn) (Log, error) {
+	tick := time.NewTicker(receiverPolling)
+	defer tick.Stop()
+	for looks := 1; ; looks++ {
+		l, err := s.logNow(ctx, conn)
+		if !errors.Is(err, ErrUnread) || looks == unreadLooks {
+			return l, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return Log{}, ctx.Err()
+		}
+	}
+}
+
+func (s Server) logNow(ctx context.Context, conn *pgx.Conn) (Log, error) {
 	var recovering, read bool
 	var segmentSize, timeline int64
 	var received, replayed string

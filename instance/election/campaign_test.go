@@ -176,6 +176,21 @@ func TestInheritance(t *testing.T) {
 	}
 }
 
+// TestForgone has a candidate that lacks the end of a log that was released in good order: who has it may come back.
+func TestForgone(t *testing.T) {
+	l := lease.Lease{Term: 4, SystemID: "7", Timeline: 2, Newest: 2, WALLSN: 12, Members: []string{"db-0", "db-1"}, Released: 12, ReleasedBy: "db-0_a", Successor: "db-1"}
+	own := ballot(2, 9)
+	c := NewCampaign(0, "db-1", Rules{Enabled: true, MaxLag: 100, LeaseDuration: 10 * second}, l, own, false)
+	c.Reply(0, "db-1", &own, "")
+	c.Reply(0, "db-0", nil, "does not answer")
+	if step := c.Next(3 * second); step.Take || step.Better != "db-0" || step.At != 10*second {
+		t.Fatalf("got %+v", step)
+	}
+	if step := c.Next(10 * second); !step.Take || step.LostBytes == nil || *step.LostBytes != 3 {
+		t.Errorf("got %+v", step)
+	}
+}
+
 // TestBetterCandidate has one with more that does not take the Lease: it is waited for, and then counts no more.
 func TestBetterCandidate(t *testing.T) {
 	for sync, take := range map[string]bool{"": true, "required ANY 1 (db-1,db-2)": false, "required ANY 2 (db-1,db-2)": true} {

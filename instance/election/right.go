@@ -13,9 +13,7 @@ import (
 // and that nothing of it runs. clean tells whether that is how this campaign goes on.
 func (c *Campaign) inherit(now time.Duration) (step Step, clean bool) {
 	l := c.lease
-	if l.Holder != "" || l.ReleasedBy == "" || l.Released == 0 || c.older() || c.own.Received < l.Released ||
-		c.own.Timeline != l.Timeline || l.Timeline < l.Newest {
-		// A position says nothing on another timeline, and one that was begun may not have been noted as that of Released.
+	if !c.clean() || c.own.Received < l.Released {
 		return Step{}, false
 	}
 	if l.Successor != "" && l.Successor != c.self && now < c.began+successorWait {
@@ -70,7 +68,7 @@ func (c *Campaign) vote(now time.Duration) Step {
 		lost := int64(0)
 		return c.take(&lost, "")
 	}
-	return c.takeAtRisk()
+	return c.takeAtRisk(now)
 }
 
 // proven tells whether the instances are enough of each quorum in force: one of them has every acknowledged commit,
@@ -95,10 +93,15 @@ func count(names, among []string) int {
 }
 
 // takeAtRisk takes a free Lease where no quorum proves anything, if not more than the allowed log may be lost.
-func (c *Campaign) takeAtRisk() Step {
+func (c *Campaign) takeAtRisk(now time.Duration) Step {
 	l := c.lease
 	if c.suspected {
 		return Step{Over: true, Reason: "the Lease is not free"}
+	}
+	lost, known := c.forgone()
+	if until := c.began + c.rules.LeaseDuration; known && now < until {
+		// Nothing needs to be lost if it comes back, as it does where its pod is made anew.
+		return Step{Better: lease.Instance(l.ReleasedBy), At: until}
 	}
 	if c.own.Timeline < l.Timeline {
 		return Step{Over: true, Behind: true, Reason: fmt.Sprintf("has timeline %d only, and the primary was on %d", c.own.Timeline, l.Timeline)}
@@ -110,8 +113,27 @@ func (c *Campaign) takeAtRisk() Step {
 	if behind > c.rules.MaxLag {
 		return Step{Over: true, Behind: true, Reason: fmt.Sprintf("lacks %d bytes of what the primary had written, and may lack %d", behind, c.rules.MaxLag)}
 	}
+	if known {
+		return c.take(&lost, "")
+	}
 	return c.take(nil, fmt.Sprintf("asynchronous: %d bytes of what the primary had written at its last renewal are missing, "+
 		"and what it wrote since is not known", behind))
+}
+
+// forgone is how much log of a holder that released the Lease in good order the own instance lacks, if that is known: its
+// connection broke just before.
+func (c *Campaign) forgone() (bytes int64, known bool) {
+	if !c.clean() || c.own.Received >= c.lease.Released {
+		return 0, false
+	}
+	return int64(c.lease.Released.BytesAfter(c.own.Received)), true
+}
+
+// clean tells whether a holder released the Lease in good order, and how far its log goes on the own timeline. A position
+// says nothing on another one, and one that was begun may not have been noted as that of Released.
+func (c *Campaign) clean() bool {
+	l := c.lease
+	return l.Holder == "" && l.ReleasedBy != "" && l.Released > 0 && !c.older() && c.own.Timeline == l.Timeline && l.Timeline >= l.Newest
 }
 
 // best is a candidate that has more than the own instance, empty if there is none.

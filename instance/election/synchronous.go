@@ -54,7 +54,8 @@ func NextSync(f SyncFacts) SyncStep {
 		case len(target.Standbys) == 0:
 			return SyncStep{Record: &lease.Sync{}}
 		}
-		return f.join(target)
+		joint := append(slices.Clone(f.Record.InForce), target)
+		return SyncStep{Record: &lease.Sync{Required: f.Record.Required, InForce: joint}}
 	}
 	if len(target.Standbys) == 0 {
 		if f.Record.Synchronous() {
@@ -67,49 +68,6 @@ func NextSync(f SyncFacts) SyncStep {
 		return SyncStep{}
 	}
 	return SyncStep{Record: &record}
-}
-
-// mostQuorums is how many a Lease has room for. There are more than two only while what is wanted changes faster than
-// PostgreSQL settles, and each may have been in force.
-const mostQuorums = 4
-
-// join adds a quorum to the record. Where there is no room for it, one of those that are recorded has to do.
-func (f SyncFacts) join(target lease.Quorum) SyncStep {
-	if len(f.Record.InForce) < mostQuorums {
-		joint := append(slices.Clone(f.Record.InForce), target)
-		return SyncStep{Record: &lease.Sync{Required: f.Record.Required, InForce: joint}}
-	}
-	if f.met(f.Applied) {
-		return f.settle()
-	}
-	for _, quorum := range f.Record.InForce {
-		if f.met(quorum) {
-			return SyncStep{Apply: &quorum}
-		}
-	}
-	if !f.Record.Required {
-		return SyncStep{Record: &lease.Sync{}}
-	}
-	return SyncStep{}
-}
-
-// settle has the record name nothing but what PostgreSQL has.
-func (f SyncFacts) settle() SyncStep {
-	if !f.Settled {
-		return SyncStep{}
-	}
-	return SyncStep{Record: &lease.Sync{Required: f.Record.Required, InForce: []lease.Quorum{f.Applied}}}
-}
-
-// met tells whether commits that wait for a quorum come to an end.
-func (f SyncFacts) met(q lease.Quorum) bool {
-	streaming := 0
-	for _, standby := range q.Standbys {
-		if slices.Contains(f.Streaming, standby) {
-			streaming++
-		}
-	}
-	return streaming >= q.Number
 }
 
 // wantedQuorum is what commits should wait for. What is required is never less than asked for: while too few standbys

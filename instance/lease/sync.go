@@ -28,8 +28,10 @@ type Quorum struct {
 
 // Limits of what is read from a Lease, which anybody may have written who has the right to.
 const (
-	maxSyncText = 4096
-	maxQuorums  = 4
+	maxSyncText = 16384
+	// maxQuorums are all that there can be of four standbys. Only while who streams changes faster than PostgreSQL settles
+	// are there more than two.
+	maxQuorums  = 32
 	maxStandbys = 16
 )
 

@@ -77,12 +77,21 @@ func (r *Runner) upstreamEndpoint() agent.Endpoint {
 	switch {
 	case follow == "":
 		return agent.Endpoint{}
+	case r.found(follow):
+		return r.settings.applied.upstream
 	case r.facts.Primary.Instance == follow:
 		return r.facts.Primary
 	case r.settings.applied.upstream.Instance == follow:
 		return r.settings.applied.upstream
 	}
 	return agent.Endpoint{Instance: follow, Port: r.options.Port}
+}
+
+// found tells whether the instance streams from the primary that it asked for by name. To give it the address now would
+// have it connect again, which a primary that is just being stopped does not let it. The caller holds mu.
+func (r *Runner) found(primary string) bool {
+	applied := r.settings.applied.upstream
+	return r.facts.Server.Streaming && applied.Instance == primary && applied.Address == ""
 }
 
 // upstream is how to connect to an endpoint.

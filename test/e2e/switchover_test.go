@@ -76,6 +76,7 @@ func TestSwitchover(t *testing.T) {
 // during has a database written to while something is done to it, until it is ready again.
 func (d *database) during(what string, do func()) {
 	d.t.Helper()
+	d.execSQL("drop table if exists ledger")
 	l := d.write()
 	d.awaitWrites(l, time.Minute)
 	do()

@@ -36,22 +36,22 @@ func TestNextSync(t *testing.T) {
 		// want is "apply ..." or "record ..."; empty to wait.
 		want string
 	}{
-		"asynchronous":                        {others: "b c", streaming: "b c"},
-		"begins in PostgreSQL":                {wanted: preferred, others: "b c", streaming: "b c", want: "apply ANY 1 (b,c)"},
-		"waits until it settled":              {wanted: preferred, others: "b c", streaming: "b c", applied: "ANY 1 (b,c)"},
-		"then in the Lease":                   {wanted: preferred, others: "b c", streaming: "b c", applied: "ANY 1 (b,c)", settled: true, want: "record preferred ANY 1 (b,c)"},
-		"a standby goes, Lease first":         {wanted: required, others: "b c", streaming: "b", record: "required ANY 1 (b,c)", applied: "ANY 1 (b,c)", settled: true, want: "record required ANY 1 (b,c); ANY 1 (b)"},
-		"then PostgreSQL":                     {wanted: required, others: "b c", streaming: "b", record: "required ANY 1 (b,c); ANY 1 (b)", applied: "ANY 1 (b,c)", settled: true, want: "apply ANY 1 (b)"},
-		"then the Lease waits":                {wanted: required, others: "b c", streaming: "b", record: "required ANY 1 (b,c); ANY 1 (b)", applied: "ANY 1 (b)"},
-		"and forgets":                         {wanted: required, others: "b c", streaming: "b", record: "required ANY 1 (b,c); ANY 1 (b)", applied: "ANY 1 (b)", settled: true, want: "record required ANY 1 (b)"},
-		"comes back meanwhile":                {wanted: required, others: "b c", streaming: "b c", record: "required ANY 1 (b,c); ANY 1 (b)", applied: "ANY 1 (b)", want: "apply ANY 1 (b,c)"},
-		"required and nobody streams":         {wanted: required, others: "b c", record: "required ANY 1 (b)", applied: "ANY 1 (b)", settled: true, want: "record required ANY 1 (b); ANY 1 (b,c)"},
-		"preferred and nobody streams":        {wanted: preferred, others: "b c", record: "preferred ANY 1 (b)", applied: "ANY 1 (b)", settled: true, want: "record "},
-		"then it is off":                      {wanted: preferred, others: "b c", applied: "ANY 1 (b)", want: "apply "},
-		"preferred with fewer":                {wanted: Durability{Number: 2}, others: "b c", streaming: "b", want: "apply ANY 1 (b)"},
-		"switched off":                        {others: "b c", streaming: "b c", record: "required ANY 1 (b,c)", applied: "ANY 1 (b,c)", settled: true, want: "record "},
-		"preferred becomes required":          {wanted: required, others: "b c", streaming: "b c", record: "preferred ANY 1 (b,c)", applied: "ANY 1 (b,c)", settled: true, want: "record required ANY 1 (b,c)"},
-		"nobody else":                         {wanted: required},
+		"asynchronous":                 {others: "b c", streaming: "b c"},
+		"begins in PostgreSQL":         {wanted: preferred, others: "b c", streaming: "b c", want: "apply ANY 1 (b,c)"},
+		"waits until it settled":       {wanted: preferred, others: "b c", streaming: "b c", applied: "ANY 1 (b,c)"},
+		"then in the Lease":            {wanted: preferred, others: "b c", streaming: "b c", applied: "ANY 1 (b,c)", settled: true, want: "record preferred ANY 1 (b,c)"},
+		"a standby goes, Lease first":  {wanted: required, others: "b c", streaming: "b", record: "required ANY 1 (b,c)", applied: "ANY 1 (b,c)", settled: true, want: "record required ANY 1 (b,c); ANY 1 (b)"},
+		"then PostgreSQL":              {wanted: required, others: "b c", streaming: "b", record: "required ANY 1 (b,c); ANY 1 (b)", applied: "ANY 1 (b,c)", settled: true, want: "apply ANY 1 (b)"},
+		"then the Lease waits":         {wanted: required, others: "b c", streaming: "b", record: "required ANY 1 (b,c); ANY 1 (b)", applied: "ANY 1 (b)"},
+		"and forgets":                  {wanted: required, others: "b c", streaming: "b", record: "required ANY 1 (b,c); ANY 1 (b)", applied: "ANY 1 (b)", settled: true, want: "record required ANY 1 (b)"},
+		"comes back meanwhile":         {wanted: required, others: "b c", streaming: "b c", record: "required ANY 1 (b,c); ANY 1 (b)", applied: "ANY 1 (b)", want: "apply ANY 1 (b,c)"},
+		"required and nobody streams":  {wanted: required, others: "b c", record: "required ANY 1 (b)", applied: "ANY 1 (b)", settled: true, want: "record required ANY 1 (b); ANY 1 (b,c)"},
+		"preferred and nobody streams": {wanted: preferred, others: "b c", record: "preferred ANY 1 (b)", applied: "ANY 1 (b)", settled: true, want: "record "},
+		"then it is off":               {wanted: preferred, others: "b c", applied: "ANY 1 (b)", want: "apply "},
+		"preferred with fewer":         {wanted: Durability{Number: 2}, others: "b c", streaming: "b", want: "apply ANY 1 (b)"},
+		"switched off":                 {others: "b c", streaming: "b c", record: "required ANY 1 (b,c)", applied: "ANY 1 (b,c)", settled: true, want: "record "},
+		"preferred becomes required":   {wanted: required, others: "b c", streaming: "b c", record: "preferred ANY 1 (b,c)", applied: "ANY 1 (b,c)", settled: true, want: "record required ANY 1 (b,c)"},
+		"nobody else":                  {wanted: required},
 	} {
 		t.Run(name, func(t *testing.T) {
 			record, err := lease.ParseSync(tc.record)

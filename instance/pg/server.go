@@ -71,15 +71,15 @@ func (s Server) Start(ctx context.Context) (*Process, error) {
 		_ = read.Close()
 		close(copied)
 	}()
-	go p.wait(copied)
+	go p.wait(context.WithoutCancel(ctx), copied)
 	return p, nil
 }
 
 // wait notes how the postmaster ended. What is left of it is killed at once: it may go on for a while, and keeps the pipe
 // open, in which there may be last words.
-func (p *Process) wait(copied <-chan struct{}) {
+func (p *Process) wait(ctx context.Context, copied <-chan struct{}) {
 	err := children.wait(p.cmd)
-	err = errors.Join(err, p.server.Clear(context.Background()))
+	err = errors.Join(err, p.server.Clear(ctx))
 	select {
 	case <-copied:
 	case <-time.After(200 * time.Millisecond):

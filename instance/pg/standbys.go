@@ -38,12 +38,12 @@ func Standbys(ctx context.Context, conn *pgx.Conn) (all []Standby, idle bool, er
 	all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Standby, error) {
 		var s Standby
 		var flushed string
-		if err := row.Scan(&s.Instance, &s.Streaming, &s.Counted, &flushed); err != nil {
-			return Standby{}, err
+		scanErr := row.Scan(&s.Instance, &s.Streaming, &s.Counted, &flushed)
+		if scanErr != nil {
+			return Standby{}, scanErr
 		}
-		var err error
-		s.Flushed, err = postgres.ParseLSN(flushed)
-		return s, err
+		s.Flushed, scanErr = postgres.ParseLSN(flushed)
+		return s, scanErr
 	})
 	return all, idle, err
 }

@@ -69,8 +69,11 @@ func TestGiveAway(t *testing.T) {
 
 func TestHeirs(t *testing.T) {
 	near := standbys{at: time.Now(), written: 1000, all: []pg.Standby{
-		{Instance: "db-1", Streaming: true, Flushed: 950}, {Instance: "db-2", Streaming: true, Flushed: 1000},
-		{Instance: "db-3", Streaming: true, Flushed: 800}, {Instance: "db-4", Flushed: 1000}, {Instance: "stranger", Streaming: true, Flushed: 1000},
+		{Instance: "db-1", Streaming: true, Flushed: 950},
+		{Instance: "db-2", Streaming: true, Flushed: 1000},
+		{Instance: "db-3", Streaming: true, Flushed: 800},
+		{Instance: "db-4", Flushed: 1000},
+		{Instance: "stranger", Streaming: true, Flushed: 1000},
 	}}
 	for name, tc := range map[string]struct {
 		change func(r *Runner, s *standbys)

@@ -43,7 +43,7 @@ func TestSynchronous(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = conn.Close(context.Background()) }()
-		if _, err := conn.Exec(ctx, "SET synchronous_commit = on"); err != nil {
+		if _, err = conn.Exec(ctx, "SET synchronous_commit = on"); err != nil {
 			t.Fatal(err)
 		}
 		_, err = conn.Exec(ctx, "CREATE TABLE IF NOT EXISTS public.t (); INSERT INTO public.t DEFAULT VALUES")

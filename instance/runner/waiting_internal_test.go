@@ -40,11 +40,11 @@ func TestWaitingSince(t *testing.T) {
 	}
 	earlier := first.since.Add(-time.Hour)
 	r.wait.since = earlier
-	if again := r.waits(); again.since != earlier {
+	if again := r.waits(); !again.since.Equal(earlier) {
 		t.Errorf("since %s, want %s", again.since, earlier)
 	}
 	r.waiting = contract.TooFarBehind
-	if other := r.waits(); other.since == earlier {
+	if other := r.waits(); other.since.Equal(earlier) {
 		t.Error("another reason is as old as the one before")
 	}
 }

@@ -59,7 +59,7 @@ func RemoveTraces(node layout.Node) error {
 		return err
 	}
 	for _, link := range links {
-		if target, err := os.Readlink(link); err == nil && strings.HasPrefix(target, node.Path()+"/") {
+		if target, readErr := os.Readlink(link); readErr == nil && strings.HasPrefix(target, node.Path()+"/") {
 			traces = append(traces, link)
 		}
 	}

@@ -25,8 +25,7 @@ GOVULNCHECK := $(TOOLS)/govulncheck
 KUSTOMIZE := $(TOOLS)/kustomize
 CONTROLLER_GEN := go tool controller-gen
 
-# Packages whose tests start an API server, and all packages whose tests need no cluster. Two run at a time: the longest
-# comes first.
+# Packages whose tests start an API server, and all packages whose tests need no cluster.
 MODULE := github.com/acme/pg-operator
 API_TESTS = $(shell grep -rl --include='*_test.go' '$(MODULE)/test/controlplane"' test | grep -v '^test/bench/' | xargs -r dirname | sort -u | sed 's|^|./|')
 UNIT = $(filter-out $(API_TESTS:./%=$(MODULE)/%) $(MODULE)/test/e2e $(MODULE)/test/chaos,$(shell go list ./...))
@@ -130,7 +129,7 @@ test-simulation: ## Run the agents' election core against a million schedules of
 test-api: bin/cluster ## Test against a real kube-apiserver with cert-manager's controllers; builds them the first time.
 	@bin/cluster build --for api
 	@assets=$${KUBEBUILDER_ASSETS:-}; eval "$$(bin/cluster env)"; \
-	  KUBEBUILDER_ASSETS=$${assets:-$$KUBEBUILDER_ASSETS} go test -count=1 -timeout 20m ./test/ssa $(filter-out ./test/ssa,$(API_TESTS))
+	  KUBEBUILDER_ASSETS=$${assets:-$$KUBEBUILDER_ASSETS} go test -count=1 -timeout 20m $(API_TESTS)
 
 .PHONY: test-crash
 test-crash: bin/cluster ## End the operator before and after every single write of its flows; make test-api tries a few.

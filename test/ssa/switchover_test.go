@@ -86,6 +86,14 @@ func TestSwitchover(t *testing.T) {
 	w.With(func() {
 		w.Reports["orders-2"] = func(r *contract.Report) { r.State = contract.StateNotStreaming }
 	})
+	controlplane.Eventually(t, func(ctx context.Context) error {
+		live, err := get(ctx, c.Namespace, c.Name, &v1alpha1.PostgresCluster{})
+		known := func(i v1alpha1.InstanceStatus) bool { return i.Name == "orders-2" && i.State == string(contract.StateNotStreaming) }
+		if err == nil && !slices.ContainsFunc(live.Status.Instances, known) {
+			err = fmt.Errorf("the instances are %+v", live.Status.Instances)
+		}
+		return err
+	})
 	asks(t, c, "orders-2")
 	awaitSwitchover(t, c, "orders-2", v1alpha1.SwitchoverWaiting, "orders-2 does not stream")
 	w.With(func() { clear(w.Reports); w.Stubborn = true })

@@ -88,7 +88,9 @@ func TestSwitchover(t *testing.T) {
 	})
 	controlplane.Eventually(t, func(ctx context.Context) error {
 		live, err := get(ctx, c.Namespace, c.Name, &v1alpha1.PostgresCluster{})
-		known := func(i v1alpha1.InstanceStatus) bool { return i.Name == "orders-2" && i.State == string(contract.StateNotStreaming) }
+		known := func(i v1alpha1.InstanceStatus) bool {
+			return i.Name == "orders-2" && i.State == string(contract.StateNotStreaming)
+		}
 		if err == nil && !slices.ContainsFunc(live.Status.Instances, known) {
 			err = fmt.Errorf("the instances are %+v", live.Status.Instances)
 		}

@@ -17,7 +17,8 @@ func (e *Electorate) Writing(members []string) {
 	}
 }
 
-// Is tells that the Lease is known to have members, because a write succeeded or it was read.
+// Is tells that the Lease is known to have members, because a write succeeded: none before it can come into force any
+// more.
 func (e *Electorate) Is(members []string) { e.members = slices.Clone(members) }
 
 // Others are all but self.

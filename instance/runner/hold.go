@@ -56,7 +56,8 @@ func (k *keeper) toHold() (held lease.Lease, others []string, duration time.Dura
 		return lease.Lease{}, nil, 0
 	}
 	r := k.runner
-	others, duration = slices.Clone(k.last.Members), k.paceLocked()
+	// A write that was not answered may have come into force, or may yet.
+	others, duration = append(k.electorate.Others(r.options.Instance), k.last.Members...), k.paceLocked()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.facts.Stopping {

@@ -44,6 +44,8 @@ type keeper struct {
 	failing atomic.Bool
 	// doubt: a write of what commits wait for failed, and may come into force all the same.
 	doubt atomic.Bool
+	// electorate are whom this incarnation's writes of the Lease may have made members.
+	electorate election.Electorate
 	// reaffirm says when the Lease is taken anew, so that all members can follow again.
 	reaffirm election.Reaffirm
 }
@@ -232,6 +234,7 @@ func (k *keeper) write(ctx context.Context, l lease.Lease) error {
 	if l.Holder != k.identity {
 		k.runner.licence.revoke()
 	}
+	k.electorate.Writing(l.Members)
 	begun := time.Now()
 	renewal := k.runner.licence.renewing(duration, alone(l.Members, k.runner.options.Instance))
 	written, err := k.runner.kube.UpdateLease(ctx, l, duration)
@@ -244,6 +247,7 @@ func (k *keeper) write(ctx context.Context, l lease.Lease) error {
 		return err
 	}
 	k.doubt.Store(false)
+	k.electorate.Is(written.Members)
 	k.runner.mu.Lock()
 	k.runner.renewed = begun
 	k.runner.mu.Unlock()

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/acme/pg-operator/instance/lease"
 )
 
 // inherit takes over after a clean release: nobody needs to vote, because the former holder said how far its log goes,
@@ -101,7 +99,7 @@ func (c *Campaign) takeAtRisk(now time.Duration) Step {
 	lost, known := c.forgone()
 	if until := c.began + c.rules.LeaseDuration; known && now < until {
 		// Nothing needs to be lost if it comes back, as it does where its pod is made anew.
-		return Step{Better: lease.Instance(l.ReleasedBy), At: until}
+		return Step{Better: l.Former(), At: until}
 	}
 	if c.own.Timeline < l.Timeline {
 		return Step{Over: true, Behind: true, Reason: fmt.Sprintf("has timeline %d only, and the primary was on %d", c.own.Timeline, l.Timeline)}
@@ -195,10 +193,7 @@ func (c *Campaign) wait(now, since time.Duration, needed []string) Step {
 // allAnswered tells whether nobody is worth waiting for but the former holder. Who could not be reached once may have
 // more of the log.
 func (c *Campaign) allAnswered() bool {
-	former := c.lease.HeldBy()
-	if former == "" {
-		former = lease.Instance(c.lease.ReleasedBy)
-	}
+	former := c.lease.Former()
 	for _, member := range c.members() {
 		_, there := c.votes[member]
 		if member != c.self && member != former && !there {

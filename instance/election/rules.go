@@ -8,7 +8,6 @@
 package election
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -58,7 +57,7 @@ func (r Rules) SyncWhenTaken(self string, l lease.Lease) lease.Sync {
 	}
 	number, standbys := r.Number, l.Members
 	if l.Sync.Synchronous() {
-		standbys = []string{cmp.Or(l.HeldBy(), lease.Instance(l.ReleasedBy))}
+		standbys = []string{l.Former()}
 		if standbys[0] == "" {
 			standbys = slices.Clone(l.Members) // The former primary is one of them.
 		}

@@ -271,8 +271,14 @@ func agent(dir string) error {
 	unix.CloseOnExec(3)
 	g := NewGuard([]string{"/proc/self/exe", "sentinel", dir}, logr.Discard())
 	go g.Run(context.Background())
+	tick, deadline := time.NewTicker(time.Millisecond), time.After(10*time.Second)
+	defer tick.Stop()
 	for g.Awake() != nil {
-		time.Sleep(time.Millisecond)
+		select {
+		case <-tick.C:
+		case <-deadline:
+			return fmt.Errorf("no sentinel: %w", g.Awake())
+		}
 	}
 	other := 0
 	for _, where := range []string{"/", dir} {

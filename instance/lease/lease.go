@@ -3,6 +3,7 @@
 package lease
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -62,6 +63,9 @@ func Instance(identity string) string {
 
 // HeldBy is the instance that holds the Lease, empty if none does.
 func (l Lease) HeldBy() string { return Instance(l.Holder) }
+
+// Former is the instance that holds the Lease, or gave it up last; empty if that is not known.
+func (l Lease) Former() string { return cmp.Or(l.HeldBy(), Instance(l.ReleasedBy)) }
 
 // Same tells whether nothing changed on which a verdict, an election or a report depends: all but the progress that
 // each renewal notes.

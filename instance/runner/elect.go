@@ -177,7 +177,7 @@ func (c *candidacy) take(ctx context.Context, step election.Step) (over bool, er
 	r := c.runner
 	voted := time.Since(c.begun)
 	l := step.Lease
-	if from := c.from(); from != r.options.Instance {
+	if from := c.lease.Former(); from != r.options.Instance {
 		l.Failover = &lease.Failover{
 			From: from, To: r.options.Instance, Cause: c.cause(), Term: l.Term, Detected: c.begun.UTC().Truncate(time.Millisecond),
 			LostBytes: step.LostBytes, LostUnknown: step.LostUnknown,
@@ -199,14 +199,6 @@ func (r *Runner) seen(term int32) {
 	defer r.mu.Unlock()
 	r.memory.SeenTerm = max(r.memory.SeenTerm, term)
 	r.remember()
-}
-
-// from is the instance that is replaced.
-func (c *candidacy) from() string {
-	if c.lease.Holder == "" {
-		return lease.Instance(c.lease.ReleasedBy)
-	}
-	return c.lease.HeldBy()
 }
 
 // cause is why it is.

@@ -56,8 +56,8 @@ func TestCause(t *testing.T) {
 		"cleared":     {cause: contract.CauseLeaseCleared},
 	} {
 		c := &candidacy{runner: &Runner{dead: tc.dead}, lease: tc.lease, suspected: tc.suspected}
-		if c.cause() != tc.cause || c.from() != tc.from {
-			t.Errorf("%s: %s of %q", name, c.cause(), c.from())
+		if c.cause() != tc.cause || c.lease.Former() != tc.from {
+			t.Errorf("%s: %s of %q", name, c.cause(), c.lease.Former())
 		}
 	}
 }

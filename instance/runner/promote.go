@@ -84,8 +84,7 @@ func (r *Runner) configurePromotion(ctx context.Context, process *pg.Process) er
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.settings.applied, r.settings.inForce, r.settings.refused = wanted, inForce, refused
-	r.settings.pending, r.settings.rejected = result.PendingRestart, result.Refused
+	r.configured(wanted, inForce, refused, result)
 	return nil
 }
 

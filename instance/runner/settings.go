@@ -162,6 +162,12 @@ func (r *Runner) hbaTaken(lines []string) {
 	}
 }
 
+// configured notes what came of a configuration that PostgreSQL has reloaded. The caller holds mu.
+func (r *Runner) configured(wanted application, inForce string, refused []string, result pg.InForce) {
+	r.settings.applied, r.settings.inForce, r.settings.refused = wanted, inForce, refused
+	r.settings.pending, r.settings.rejected = result.PendingRestart, result.Refused
+}
+
 // settingsGood notes that PostgreSQL started with its settings. The caller holds mu.
 func (r *Runner) settingsGood() {
 	config := r.facts.Config

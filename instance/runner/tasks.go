@@ -237,7 +237,6 @@ func (r *Runner) configure(ctx context.Context) error {
 	if r.settings.refusedHBA = refusedHBA; len(refusedHBA) == 0 {
 		r.hbaTaken(lines)
 	}
-	r.settings.applied, r.settings.inForce, r.settings.refused = wanted, inForce, refused
-	r.settings.pending, r.settings.rejected = result.PendingRestart, result.Refused
+	r.configured(wanted, inForce, refused, result)
 	return nil
 }

@@ -205,26 +205,34 @@ func parseStatus(status string) (parent, inner int) {
 // DialFrom connects from inside a node's network namespace to an IP address and port: to the node's own pods also
 // while it is cut off from everything else.
 func DialFrom(ctx context.Context, node, address string) (connection net.Conn, err error) {
-	here, err := os.Open("/proc/self/ns/net")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = here.Close() }()
-	there, err := os.Open("/run/netns/pgo-" + node)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = there.Close() }()
-	runtime.LockOSThread()
-	if err = unix.Setns(int(there.Fd()), unix.CLONE_NEWNET); err != nil {
-		runtime.UnlockOSThread()
-		return nil, fmt.Errorf("enter the network of %s: %w", node, err)
-	}
-	// The socket is made on this thread, because the address needs no resolver.
-	connection, err = (&net.Dialer{}).DialContext(ctx, "tcp", address)
-	if back := unix.Setns(int(here.Fd()), unix.CLONE_NEWNET); back != nil {
-		return nil, fmt.Errorf("leave the network of %s: %w", node, back) // the thread ends with its goroutine
-	}
-	runtime.UnlockOSThread()
+	err = within("/run/netns/pgo-"+node, func() error {
+		// The socket is made on this thread, because the address needs no resolver.
+		connection, err = (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		return err
+	})
 	return connection, err
+}
+
+// within runs a function on a thread inside a network namespace. The thread ends with its goroutine and is never led
+// back: where "back" is cannot be asked for, as the process's own namespace is that of its first thread, which may be
+// inside one itself.
+func within(namespace string, run func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		result <- enterAnd(namespace, run)
+	}()
+	return <-result
+}
+
+func enterAnd(namespace string, run func() error) error {
+	file, err := os.Open(namespace)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	if err = unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter the network of %s: %w", namespace, err)
+	}
+	return run()
 }

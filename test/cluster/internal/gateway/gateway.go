@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -75,7 +76,12 @@ func qualify(name string) string {
 	return name + "."
 }
 
+// acceptPause is how long Serve waits after a connection that it could not
+// accept, for lack of file descriptors say.
+const acceptPause = 100 * time.Millisecond
+
 // Serve accepts connections until the context ends and hands each to handle.
+// One that cannot be accepted is logged: everything behind the gateway lives on.
 func Serve(ctx context.Context, listener net.Listener, handle func(ctx context.Context, connection net.Conn)) error {
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
@@ -87,7 +93,9 @@ func Serve(ctx context.Context, listener net.Listener, handle func(ctx context.C
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return nil
 			}
-			return err
+			fmt.Fprintln(os.Stderr, time.Now().UTC().Format(time.RFC3339Nano), "gateway:", err)
+			time.Sleep(acceptPause)
+			continue
 		}
 		group.Go(func() {
 			stop := context.AfterFunc(ctx, func() { _ = connection.Close() })
@@ -103,7 +111,9 @@ func Forward(dialer Dialer, address string) func(context.Context, net.Conn) {
 	return func(ctx context.Context, client net.Conn) {
 		server, err := dialer.Dial(ctx, address)
 		if err != nil {
-			return // the client sees the connection close, as from a dead server
+			// The client sees the connection close, as from a dead server.
+			fmt.Fprintln(os.Stderr, time.Now().UTC().Format(time.RFC3339Nano), "gateway:", err)
+			return
 		}
 		join(client, server)
 	}

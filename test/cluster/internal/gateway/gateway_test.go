@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"syscall"
 	"testing"
 
 	"golang.org/x/net/proxy"
@@ -60,6 +61,37 @@ func TestSOCKSReportsARefusedConnection(t *testing.T) {
 	if _, err := dialer.Dial("tcp", address); err == nil {
 		t.Error("want an error")
 	}
+}
+
+// TestServeSurvivesAConnectionThatItCannotAccept: the gateway is the way of all tests.
+func TestServeSurvivesAConnectionThatItCannotAccept(t *testing.T) {
+	echo := listen(t)
+	serve(t, &failing{Listener: echo}, func(_ context.Context, c net.Conn) { _, _ = io.Copy(c, c) })
+	connection, err := net.Dial("tcp", echo.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	if _, err = connection.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = io.ReadFull(connection, make([]byte, 1)); err != nil {
+		t.Errorf("no answer: %v", err)
+	}
+}
+
+// failing does not accept the first connection.
+type failing struct {
+	net.Listener
+	failed bool
+}
+
+func (l *failing) Accept() (net.Conn, error) {
+	if !l.failed {
+		l.failed = true
+		return nil, syscall.EMFILE
+	}
+	return l.Listener.Accept()
 }
 
 func TestQualify(t *testing.T) {

@@ -37,7 +37,7 @@ const (
 	// LabelCluster names the PostgresCluster an object belongs to.
 	LabelCluster = "db.example.com/cluster"
 	// LabelRole is written by an agent on its own pod: RolePrimary or RoleReplica. Replicas that do not stream
-	// within bounds have no role label, and so are in no Service.
+	// within bounds have no role label, and so are in no Service. A new primary takes RolePrimary off the former one's pod.
 	LabelRole = "db.example.com/role"
 
 	// AppName is the value of LabelName on every object of a cluster.

@@ -102,11 +102,12 @@ func (c *trio) host(name string) *host {
 // holder of the Lease.
 func (c *trio) holder() *host { return c.host(c.leaseNow().HeldBy()) }
 
-// awaitPrimary waits until an instance serves in the Lease's term.
+// awaitPrimary waits until an instance serves in the Lease's term, and it alone has the primary's label.
 func (c *trio) awaitPrimary(t *testing.T, h *host) {
 	t.Helper()
 	c.await(t, 30*time.Second, h.name+" serves", func() bool {
-		return c.running(h.name, primaryRole) && c.lease.HeldBy() == h.name && c.primary.Instance == h.name
+		return c.running(h.name, primaryRole) && c.lease.HeldBy() == h.name && c.primary.Instance == h.name &&
+			len(c.labelled()) == 1
 	})
 }
 

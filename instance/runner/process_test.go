@@ -209,6 +209,8 @@ func (remoteKube) Ended(context.Context, string) (bool, error) { return false, n
 
 func (remoteKube) Current(context.Context) error { return nil }
 
+func (remoteKube) Unlabel(context.Context, string, int32) error { return nil }
+
 func (k remoteKube) Publish(ctx context.Context, report, role string) error {
 	return k.call(ctx, "Publish", Text{report, role}, &None{})
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/instance/agent"
 	"github.com/acme/pg-operator/instance/contract"
 	"github.com/acme/pg-operator/instance/kube"
@@ -41,22 +43,24 @@ type publication struct {
 // is written beside the rest, so that nothing else holds it up.
 type publisher struct {
 	runner *Runner
-	// served and poked tell of changes of where the Service leads, and of the rest.
-	served, poked chan struct{}
+	// served and poked tell of changes of where the Service leads, and of the rest; labelled of a written label.
+	served, poked, labelled chan struct{}
 	// doubted has everything written again at once.
 	doubted chan struct{}
 
 	mu     sync.Mutex
 	wanted publication
 	done   publication
+	// alone is the last term in which the primary's label was taken off all other pods.
+	alone int32
 	// settled is closed and replaced when done has become wanted.
 	settled chan struct{}
 }
 
 func newPublisher(r *Runner) *publisher {
 	return &publisher{
-		runner: r, served: make(chan struct{}, 1), poked: make(chan struct{}, 1), doubted: make(chan struct{}, 1),
-		settled: make(chan struct{}),
+		runner: r, served: make(chan struct{}, 1), poked: make(chan struct{}, 1), labelled: make(chan struct{}, 1),
+		doubted: make(chan struct{}, 1), settled: make(chan struct{}),
 	}
 }
 
@@ -108,6 +112,7 @@ func (p *publisher) run(ctx context.Context) {
 	var group sync.WaitGroup
 	group.Go(func() { p.repeat(ctx, p.served, p.serve) })
 	group.Go(func() { p.repeat(ctx, p.poked, p.publish) })
+	group.Go(func() { p.repeat(ctx, p.labelled, p.unlabel) })
 	defer group.Wait()
 	again := time.NewTicker(serveAgain)
 	defer again.Stop()
@@ -204,7 +209,34 @@ func (p *publisher) publish(ctx context.Context) error {
 			return err
 		}
 		p.finish(func(done *publication) { done.report, done.label = wanted.report, wanted.label })
+		select {
+		case p.labelled <- struct{}{}:
+		default:
+		}
 	}
+}
+
+// unlabel takes the primary's label off all other members' pods, once in each term that this instance leads.
+func (p *publisher) unlabel(ctx context.Context) error {
+	p.mu.Lock()
+	done, alone := p.done, p.alone
+	p.mu.Unlock()
+	if !done.serve || done.label != naming.RolePrimary || done.term == alone {
+		return nil
+	}
+	r := p.runner
+	r.mu.Lock()
+	others := r.others()
+	r.mu.Unlock()
+	for _, other := range others {
+		if err := r.kube.Unlabel(ctx, other, done.term); err != nil {
+			return fmt.Errorf("label of %s: %w", other, err)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.alone = done.term
+	return nil
 }
 
 // finish notes what was written, and tells who waits for all of it.

@@ -38,6 +38,8 @@ type Kube interface {
 	Current(ctx context.Context) error
 	// Publish writes the report and the label of the role onto the agent's own pod.
 	Publish(ctx context.Context, report, role string) error
+	// Unlabel takes the label of the primary off another instance's pod, unless that wrote it in the term or later.
+	Unlabel(ctx context.Context, instance string, term int32) error
 }
 
 // Options are where an agent finds things.

@@ -245,6 +245,31 @@ func (k podKube) Publish(_ context.Context, report, role string) error {
 	return err
 }
 
+func (k podKube) Unlabel(_ context.Context, instance string, term int32) error {
+	var err error
+	k.do(func() {
+		p := k.pods[instance]
+		switch {
+		case k.isDown():
+			err = errDown
+		case p.label == primaryRole && p.report.Term < term:
+			p.label = ""
+			k.pods[instance] = p
+		}
+	})
+	return err
+}
+
+// labelled are the instances with the primary's label. The caller holds mu.
+func (w *world) labelled() (names []string) {
+	for name, p := range w.pods {
+		if p.label == primaryRole {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // running tells whether an instance takes part in a role. The caller holds mu.
 func (w *world) running(name, role string) bool {
 	p := w.pods[name]

@@ -203,6 +203,45 @@ func TestPublish(t *testing.T) {
 	}
 }
 
+// TestUnlabel has a new primary take the label of the former one off, but never that of a later one.
+func TestUnlabel(t *testing.T) {
+	f := newFixture(t)
+	a, b := f.client(t, 0), f.client(t, 1)
+	if err := b.Unlabel(t.Context(), "orders-db-0", 4); err != nil {
+		t.Fatalf("a pod without a label: %v", err)
+	}
+	if err := b.Unlabel(t.Context(), "orders-db-2", 4); err == nil {
+		t.Error("a pod that is no instance's was looked at")
+	}
+	if err := a.Publish(t.Context(), `{"role":"Primary","state":"Running","term":4}`, naming.RolePrimary); err != nil {
+		t.Fatal(err)
+	}
+	for term, want := range map[int32]string{4: naming.RolePrimary, 3: naming.RolePrimary} {
+		if err := b.Unlabel(t.Context(), "orders-db-0", term); err != nil {
+			t.Fatal(err)
+		}
+		var pod corev1.Pod
+		if f.get(t, "orders-db-0", &pod); pod.Labels[naming.LabelRole] != want {
+			t.Errorf("after term %d: labels %v", term, pod.Labels)
+		}
+	}
+	if err := b.Unlabel(t.Context(), "orders-db-0", 5); err != nil {
+		t.Fatal(err)
+	}
+	var pod corev1.Pod
+	f.get(t, "orders-db-0", &pod)
+	if _, labelled := pod.Labels[naming.LabelRole]; labelled || pod.Annotations[naming.AnnotationReport] == "" {
+		t.Errorf("labels %v, annotations %v", pod.Labels, pod.Annotations)
+	}
+	// The former primary comes back.
+	if err := a.Publish(t.Context(), `{"role":"Replica","state":"Running","term":5}`, naming.RoleReplica); err != nil {
+		t.Fatal(err)
+	}
+	if f.get(t, "orders-db-0", &pod); pod.Labels[naming.LabelRole] != naming.RoleReplica {
+		t.Errorf("labels %v", pod.Labels)
+	}
+}
+
 // TestPublishToAnother proves that an agent that outlives its pod does not write onto the pod that replaced it.
 func TestPublishToAnother(t *testing.T) {
 	f := newFixture(t)

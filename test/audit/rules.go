@@ -116,6 +116,8 @@ func judgeAgent(r request, pod string) string {
 	switch name, known := writes[r.resource]; {
 	case r.resource == pods && r.verb == "get" && sibling(cluster, r.name):
 		return ""
+	case r.resource == pods && r.verb == "patch" && sibling(cluster, r.name) && !r.force && r.manager == naming.FieldManagerInstance:
+		return "" // A new primary takes the label of the former one off. What is applied, by force, is the agent's own pod.
 	case r.resource == "configmaps" && r.reads() && r.name == cluster.ConfigMap():
 		return ""
 	case !known || r.name != name:

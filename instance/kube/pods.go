@@ -2,12 +2,17 @@ package kube
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/instance/contract"
 )
 
 // ownStore keeps what was last read of the agent's own pod.
@@ -51,4 +56,28 @@ func (c *Client) node(ctx context.Context, sure bool) (string, error) {
 		return "", err
 	}
 	return pod.Spec.NodeName, nil
+}
+
+// Unlabel takes the label of the primary off another instance's pod, unless that wrote it in the given term or later: an
+// agent that died, or whose node is lost, cannot do so itself.
+func (c *Client) Unlabel(ctx context.Context, instance string, term int32) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	pods := c.clientset.CoreV1().Pods(c.pod.Namespace)
+	pod, err := pods.Get(ctx, instance, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil || pod.Labels[naming.LabelRole] != naming.RolePrimary {
+		return err
+	}
+	// Label and report are one write.
+	if report := contract.ParseReport(pod.Annotations[naming.AnnotationReport]); report != nil && report.Term >= term {
+		return nil
+	}
+	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"resourceVersion":%q,"labels":{%q:null}}}`,
+		pod.UID, pod.ResourceVersion, naming.LabelRole)
+	_, err = pods.Patch(ctx, instance, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{FieldManager: naming.FieldManagerInstance})
+	return err
 }

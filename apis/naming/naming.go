@@ -36,8 +36,8 @@ const (
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	// LabelCluster names the PostgresCluster an object belongs to.
 	LabelCluster = "db.example.com/cluster"
-	// LabelRole is written by an agent on its own pod: RolePrimary or RoleReplica. Replicas that do not stream
-	// within bounds have no role label, and so are in no Service. A new primary takes RolePrimary off the former one's pod.
+	// LabelRole is written by an agent on its own pod: RolePrimary or RoleReplica. Replicas that do not stream have no
+	// role label, and so are in no Service. A new primary takes RolePrimary off the former one's pod.
 	LabelRole = "db.example.com/role"
 
 	// AppName is the value of LabelName on every object of a cluster.
@@ -74,7 +74,7 @@ const (
 	// AnnotationTerm on the EndpointSlice of the -rw Service is the term of who wrote it. It never goes down.
 	AnnotationTerm = "db.example.com/term"
 
-	// The annotations of the Lease, written by its holder only (high-availability.md section 2).
+	// The annotations of the Lease, written by its holder only.
 	AnnotationLeaseSystemID = "db.example.com/system-id"
 	AnnotationLeaseTimeline = "db.example.com/timeline"
 	// The newest timeline that any holder may have begun, known before it is begun.

@@ -10,7 +10,7 @@
 //     PathSuperuser (key "password"); a read-only root file system and any user id that the image's /etc/passwd knows;
 //   - probes on PortProbe: PathStartup, PathLive, PathReady.
 //
-// What its ServiceAccount needs, limited by resourceNames: leases get, update; configmaps get, list, watch;
+// What its ServiceAccount needs, limited by resourceNames: leases get, patch; configmaps get, list, watch;
 // endpointslices.discovery.k8s.io get, patch; pods get, patch. The Lease and the EndpointSlice (with its addressType)
 // have to exist.
 package contract
@@ -69,7 +69,7 @@ type Config struct {
 	Version string `json:"version"`
 	// SystemID is the identifier of the data that this cluster is known to have; once set, no agent runs initdb.
 	SystemID string `json:"systemID,omitempty"`
-	// LeaseDurationSeconds is how long a silent holder keeps the Lease (high-availability.md section 2).
+	// LeaseDurationSeconds is how long a silent holder keeps the Lease.
 	LeaseDurationSeconds int32 `json:"leaseDurationSeconds"`
 	// FailoverEnabled lets another member take over from a primary that failed.
 	FailoverEnabled bool `json:"failoverEnabled,omitempty"`

@@ -74,7 +74,7 @@ func (r *Report) wellFormed() bool {
 	return (r.Role == "" || r.Role == RolePrimary || r.Role == RoleReplica) &&
 		reportForm.word.MatchString(string(r.State)) && reportForm.word.MatchString(r.Waiting) &&
 		reportForm.systemID.MatchString(r.SystemID) && reportForm.version.MatchString(r.DataVersion) &&
-		reportForm.text.MatchString(r.OrderProblem) && (r.LastFailover == nil || r.LastFailover.wellFormed()) &&
+		reportForm.text.MatchString(r.OrderProblem) && (r.LastFailover == nil || r.LastFailover.WellFormed()) &&
 		plausible(r.WaitingSince) && (r.Synchronous == nil || r.Synchronous.wellFormed())
 }
 
@@ -83,7 +83,8 @@ func (q *Quorum) wellFormed() bool {
 		!slices.ContainsFunc(q.Standbys, func(name string) bool { return !reportForm.instance.MatchString(name) })
 }
 
-func (f *Failover) wellFormed() bool {
+// WellFormed tells whether a report with the failover is read: a status can tell of it.
+func (f *Failover) WellFormed() bool {
 	return (f.From == "" || reportForm.instance.MatchString(f.From)) && reportForm.instance.MatchString(f.To) &&
 		reportForm.text.MatchString(f.Cause) && reportForm.text.MatchString(f.LostUnknown) && f.Term > 0 &&
 		(f.LostBytes == nil || *f.LostBytes >= 0) && plausible(f.Detected) && plausible(f.Promoted)

@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/instance/contract"
 	"github.com/acme/pg-operator/instance/lease"
 	"github.com/acme/pg-operator/postgres"
 )
@@ -20,7 +21,7 @@ import (
 const (
 	maxMembers      = 16
 	maxFailoverText = 16384
-	maxText         = 1024
+	maxText         = contract.MaxFailoverText
 )
 
 // leaseAnnotations are the annotations of a Lease; nil takes one away.

@@ -2,8 +2,10 @@ package runner
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -130,6 +132,29 @@ func TestNamed(t *testing.T) {
 	}}}
 	if names := named(l); !slices.Equal(names, []string{"db-0", "db-1", "db-2"}) || l.Members[0] != "db-1" {
 		t.Errorf("names %v, members %v", names, l.Members)
+	}
+}
+
+// TestReportOfADamagedRecord has somebody edit the Lease's record of the last failover: the rest of the report is still read.
+func TestReportOfADamagedRecord(t *testing.T) {
+	for name, tc := range map[string]struct {
+		record *lease.Failover
+		told   bool
+	}{
+		"whole":          {record: &lease.Failover{From: "db-0", To: "db-1", Cause: contract.CauseLeaseExpired, Term: 3}, told: true},
+		"no record":      {record: &lease.Failover{Cause: "annotation x of the Lease is no record of a failover"}},
+		"a long story":   {record: &lease.Failover{To: "db-1", Term: 3, Cause: strings.Repeat("x", contract.MaxFailoverText+1)}},
+		"a wrong number": {record: &lease.Failover{To: "db-1", Term: -3}},
+	} {
+		r := adopter(t, &leaseKube{lease: lease.Lease{Version: "first"}})
+		r.facts.Lease.Failover = tc.record
+		text, err := json.Marshal(r.report(agent.Decision{State: contract.StateRunning}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read := contract.ParseReport(string(text)); read == nil || (read.LastFailover != nil) != tc.told {
+			t.Errorf("%s: the operator reads %+v of %s", name, read, text)
+		}
 	}
 }
 

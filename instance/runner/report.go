@@ -32,8 +32,10 @@ func (r *Runner) report(d agent.Decision) contract.Report {
 		report.Named = named(f.Lease)
 	}
 	if f.Lease.Failover != nil {
-		failover := contract.Failover(*f.Lease.Failover)
-		report.LastFailover = &failover
+		// Who damages the record in the Lease must not have the whole report be ignored.
+		if failover := contract.Failover(*f.Lease.Failover); failover.WellFormed() {
+			report.LastFailover = &failover
+		}
 	}
 	return report
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/acme/pg-operator/webhooks/rules"
 )
 
-// Bounds of --failover-lease-duration (high-availability.md section 2): below, a busy API server looks like a dead
+// Bounds of --failover-lease-duration: below, a busy API server looks like a dead
 // primary; above, a dead primary goes unseen for longer than people wait.
 const (
 	minFailoverLease = 5 * time.Second

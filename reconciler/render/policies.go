@@ -25,8 +25,8 @@ func podDisruptionBudget(s *snapshot.Cluster) *policyv1ac.PodDisruptionBudgetApp
 			WithSelector(instanceSelector(s)))
 }
 
-// networkPolicy opens PostgreSQL, the probes (which say yes or no and nothing else) and the metrics to everybody, and
-// the agents' port to the cluster's own instances only.
+// networkPolicy opens PostgreSQL and the probes, which say yes or no and nothing else, to everybody, and the agents' port
+// to the cluster's own instances only.
 func networkPolicy(s *snapshot.Cluster) *networkingv1ac.NetworkPolicyApplyConfiguration {
 	return networkingv1ac.NetworkPolicy(names(s).NetworkPolicy(), s.Object.Namespace).
 		WithLabels(labels(s)).

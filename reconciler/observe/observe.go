@@ -5,7 +5,7 @@ package observe
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
+	"hash/maphash"
 	"slices"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -17,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/acme/pg-operator/apis/naming"
@@ -107,19 +108,22 @@ func (o *Observer) Facts(ctx context.Context, cluster *v1alpha1.PostgresCluster)
 	return f, nil
 }
 
+// seed of this process's fingerprints.
+var seed = maphash.MakeSeed()
+
+// version is what changes with every change of an object.
+type version struct {
+	uid             types.UID
+	resourceVersion string
+}
+
 // Fingerprint changes when any of the facts does.
 func (f *Facts) Fingerprint() uint64 {
-	hash := fnv.New64a()
-	add := func(object metav1.Object) {
-		_, _ = hash.Write([]byte(object.GetUID()))
-		_, _ = hash.Write([]byte(object.GetResourceVersion()))
-	}
-	// Lists come in no order, so each object counts by itself.
+	// Lists come in no order, so each object counts by itself. A sum needs a hash of which every bit depends on all bits:
+	// FNV's sums stay the same where two objects' versions move in step, and a change would go unseen for minutes.
 	sum := uint64(0)
 	each := func(object metav1.Object) {
-		hash.Reset()
-		add(object)
-		sum += hash.Sum64()
+		sum += maphash.Comparable(seed, version{object.GetUID(), object.GetResourceVersion()})
 	}
 	each(f.cluster)
 	for i := range f.statefulSets.Items {

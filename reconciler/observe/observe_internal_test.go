@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -144,5 +145,24 @@ func TestForgedPods(t *testing.T) {
 				t.Errorf("the pod is believed: %v, want %v", known, test.member)
 			}
 		})
+	}
+}
+
+// TestFingerprintOfTwoChanges: a pod and its StatefulSet move in step, since the report of the one changes the other's status.
+func TestFingerprintOfTwoChanges(t *testing.T) {
+	f := &Facts{cluster: &v1alpha1.PostgresCluster{}}
+	f.pods.Items = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "b2847d04-f01f-4209-b06f-824f61379598"}}}
+	f.statefulSets.Items = []appsv1.StatefulSet{{ObjectMeta: metav1.ObjectMeta{UID: "865613b1-ea66-4502-9ba2-3939d191a615"}}}
+	type versions struct{ pod, set int }
+	seen := map[uint64]versions{}
+	for pod := 4800; pod < 4900; pod++ {
+		for set := 4800; set < 4900; set++ {
+			f.pods.Items[0].ResourceVersion, f.statefulSets.Items[0].ResourceVersion = strconv.Itoa(pod), strconv.Itoa(set)
+			fingerprint := f.Fingerprint()
+			if other, known := seen[fingerprint]; known {
+				t.Fatalf("the versions %+v and %+v have one fingerprint", other, versions{pod, set})
+			}
+			seen[fingerprint] = versions{pod, set}
+		}
 	}
 }

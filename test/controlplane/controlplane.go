@@ -256,17 +256,23 @@ func EventuallyIn(ctx context.Context, t testing.TB, condition func(context.Cont
 	}
 }
 
+// poll ends with the last error that the deadline itself did not cause: it says what was awaited.
 func poll(ctx context.Context, condition func(context.Context) error) error {
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
+	deadline, bounded := ctx.Deadline()
+	var last error
 	for {
 		err := condition(ctx)
 		if err == nil {
 			return nil
 		}
+		if last == nil || ctx.Err() == nil && (!bounded || time.Now().Before(deadline)) {
+			last = err
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("not within the deadline: %w", err)
+			return fmt.Errorf("not within the deadline: %w", last)
 		case <-ticker.C:
 		}
 	}

@@ -38,56 +38,6 @@ func drain(ctx context.Context, b *bed, primary string) (mend, error) {
 	return allow, err
 }
 
-func cutAPI(ctx context.Context, b *bed, primary string) (mend, error) {
-	return b.cut(ctx, primary, func(string) []string { return []string{localcluster.FromAPI} })
-}
-
-func cutPeers(ctx context.Context, b *bed, primary string) (mend, error) {
-	var peers []string
-	for _, instance := range b.others(primary) {
-		pod, err := b.pod(ctx, instance)
-		if err != nil {
-			return nil, err
-		}
-		peers = append(peers, pod.Spec.NodeName)
-	}
-	return b.cut(ctx, primary, func(string) []string { return peers })
-}
-
-// cutAll unplugs the primary's node: for the others this is the same as the loss of the node.
-func cutAll(ctx context.Context, b *bed, primary string) (mend, error) {
-	return b.cut(ctx, primary, func(string) []string { return nil })
-}
-
-// cut takes an instance's node off what from says, off everything if that is nothing.
-func (b *bed) cut(ctx context.Context, instance string, from func(node string) []string) (mend, error) {
-	pod, err := b.pod(ctx, instance)
-	if err != nil {
-		return nil, err
-	}
-	node := pod.Spec.NodeName
-	heal := func(ctx context.Context) error { return b.cluster.HealNode(ctx, node) }
-	peers := from(node)
-	if len(peers) == 0 {
-		return heal, b.cluster.CutNode(ctx, node)
-	}
-	for _, peer := range peers {
-		if peer == node {
-			continue
-		}
-		if err := b.cluster.CutNodeFrom(ctx, node, peer); err != nil {
-			return heal, err
-		}
-	}
-	return heal, nil
-}
-
-// stopAPI stops the API server as it is: requests hang.
-func stopAPI(ctx context.Context, b *bed, _ string) (mend, error) {
-	const server = "kube-apiserver"
-	return func(ctx context.Context) error { return b.cluster.Signal(ctx, server, "CONT") }, b.cluster.Signal(ctx, server, "STOP")
-}
-
 // withoutOperator kills the primary's postmaster while no operator runs.
 func withoutOperator(ctx context.Context, b *bed, primary string) (mend, error) {
 	processes, err := b.cluster.OperatorReplicas(ctx)

@@ -31,7 +31,7 @@ func TestPulse(t *testing.T) {
 func TestFaultsAreWellFormed(t *testing.T) {
 	var names []string
 	for _, f := range faults {
-		if f.name == "" || f.right == "" || f.start == nil || f.needs < 1 || f.outage == 0 || f.stays && f.moves {
+		if f.name == "" || f.right == "" || f.start == nil || f.needs < 1 || f.outage == 0 || f.stays && (f.moves || f.once) {
 			t.Errorf("%+v lacks something, or contradicts itself", f)
 		}
 		if slices.Contains(names, f.name) {
@@ -51,5 +51,15 @@ func TestSeedOf(t *testing.T) {
 	slices.Sort(seeds)
 	if len(slices.Compact(seeds)) != 4 {
 		t.Errorf("two runs have one seed: %v", seeds)
+	}
+}
+
+func TestShortLines(t *testing.T) {
+	line := `{"level":"info","ts":1.2,"caller":"runner/a.go:1","msg":"Became the primary","term":2,"steps":"promoted 9ms"}`
+	if got, want := short(line), "Became the primary steps=promoted 9ms term=2"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := short("panic: x"); got != "panic: x" {
+		t.Errorf("%q, want the line as it is", got)
 	}
 }

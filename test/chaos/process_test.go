@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/test/chaos/host"
@@ -52,6 +53,28 @@ func killAgent(ctx context.Context, b *bed, primary string) (mend, error) {
 
 func hangAgent(ctx context.Context, b *bed, primary string) (mend, error) {
 	return b.signal(ctx, primary, agent, syscall.SIGSTOP)
+}
+
+// flapReplica kills a replica's postmaster again and again, as soon as there is one.
+func flapReplica(ctx context.Context, b *bed, primary string) (mend, error) {
+	const fewest = 5
+	ctx, cancel := context.WithCancel(ctx)
+	done, killed := make(chan struct{}), 0
+	go func() {
+		defer close(done)
+		for ; ctx.Err() == nil; wait(ctx, time.Second) {
+			if _, err := killPostmaster(ctx, b, b.others(primary)[0]); err == nil {
+				killed++
+			}
+		}
+	}()
+	return func(context.Context) error {
+		cancel()
+		if <-done; killed < fewest {
+			return fmt.Errorf("the replica was there to be killed only %d times", killed)
+		}
+		return nil
+	}, nil
 }
 
 func slowReplica(ctx context.Context, b *bed, primary string) (mend, error) {
@@ -133,44 +156,4 @@ func wipe(ctx context.Context, b *bed, primary string) (mend, error) {
 		_ = os.RemoveAll(filepath.Join(container.Path(naming.PathPGData), entry.Name()))
 	}
 	return nil, nil
-}
-
-func fullPrimary(ctx context.Context, b *bed, primary string) (mend, error) {
-	return fill(ctx, b, primary)
-}
-
-func fullReplica(ctx context.Context, b *bed, primary string) (mend, error) {
-	return fill(ctx, b, b.others(primary)[0])
-}
-
-// fill takes all the room on an instance's volume with a file beside PGDATA.
-func fill(ctx context.Context, b *bed, instance string) (mend, error) {
-	container, err := b.container(ctx, instance)
-	if err != nil {
-		return nil, err
-	}
-	// The volume stays mounted on the node when the container ends, and the file is reached through this directory.
-	volume, err := os.Open(container.Path(naming.PathData))
-	if err != nil {
-		return nil, err
-	}
-	name := fmt.Sprintf("/proc/self/fd/%d/chaos-fill", volume.Fd())
-	remove := func(context.Context) error {
-		defer func() { _ = volume.Close() }()
-		return os.Remove(name)
-	}
-	file, err := os.Create(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	var size int64
-	for step := int64(64 << 20); step >= 4096; {
-		if err := syscall.Fallocate(int(file.Fd()), 0, size, step); err != nil {
-			step /= 2 // the last room, in ever smaller pieces
-			continue
-		}
-		size += step
-	}
-	return remove, nil
 }

@@ -89,7 +89,7 @@ func (r *trial) run() {
 	ctx := r.t.Context()
 	primary := r.begin(ctx)
 	told := r.followStatus()
-	injected := r.load.Now()
+	injected, began := r.load.Now(), time.Now()
 	undo, err := r.fault.start(ctx, r.bed, primary)
 	if undo != nil {
 		// Also when the test ends early: the next fault needs the machine as it was.
@@ -123,13 +123,31 @@ func (r *trial) run() {
 	until := r.load.Now()
 	r.load.Stop()
 	r.watcher.Stop()
+	for _, text := range r.bed.stepsOf(ctx, began) {
+		r.t.Log(text)
+	}
 	var failover *v1alpha1.FailoverRecord
 	failover, r.result.Reason = told()
+	r.result.Detected, r.result.Promoted = stages(failover, began)
 	if v := r.judge(ctx, injected, until); failover != nil && failover.LostBytes != nil && *failover.LostBytes == 0 &&
 		len(v.Timelines) == 2 && len(v.Lost) > 0 {
 		r.problem("%d acknowledged writes are lost, and the status says that none is", len(v.Lost))
 	}
 	r.t.Logf("%+v", r.result)
+}
+
+// stages are when a failover's cause was noticed, and when the new primary took over, since the fault began; 0 if not known.
+func stages(f *v1alpha1.FailoverRecord, began time.Time) (detected, promoted time.Duration) {
+	if f == nil {
+		return 0, 0
+	}
+	if f.DetectedTime != nil {
+		detected = f.DetectedTime.Sub(began)
+	}
+	if f.PromotedTime != nil {
+		promoted = f.PromotedTime.Sub(began)
+	}
+	return detected, promoted
 }
 
 // begin starts the clients and the watcher, and waits until they work. It returns the primary.
@@ -195,9 +213,11 @@ func (r *trial) judge(ctx context.Context, injected, until time.Duration) (v his
 	operations := r.load.Operations()
 	v = history.Check(operations, final)
 	acks := append(history.Acks(operations), r.watcher.Acks()...)
-	r.result.Outage = history.Outage(operations, injected, until)
+	outage, ended := history.Outage(operations, injected, until)
+	r.result.Outage = outage
 	r.result.Writes, r.result.Lost = v.Acknowledged, len(v.Lost)
 	r.result.TwoWriters, r.result.Stale = history.TwoWriters(acks), v.StaleFor
+	r.t.Logf("no write was acknowledged for %s, until %s after the fault began", outage, ended-injected)
 	r.t.Logf("%d writes acknowledged, %d failed, %d unknown, of which %d were read and are gone; timelines %v; looks %v; terms %v",
 		v.Acknowledged, v.Failed, v.Unknown, len(v.Vanished), v.Timelines, r.watcher.Looks(), r.watcher.Holders())
 	for _, text := range load.Errors(operations) {
@@ -215,11 +235,14 @@ func (r *trial) judge(ctx context.Context, injected, until time.Duration) (v his
 	if v.StaleFor > staleLimit {
 		r.problem("reads were late by %s: %s", v.StaleFor, v.Stale[0])
 	}
-	if limit := r.fault.hold + r.fault.outage; r.result.Outage > limit {
-		r.problem("no write was acknowledged for %s, want at most %s", r.result.Outage, limit)
+	if r.result.Outage > r.fault.outage {
+		r.problem("no write was acknowledged for %s, want at most %s", r.result.Outage, r.fault.outage)
 	}
-	if r.result.Moved && r.fault.stays {
-		r.problem("another instance became the primary, and need not have")
+	switch terms := history.Terms(r.watcher.Holders()); {
+	case r.fault.stays && (r.result.Moved || terms > 1):
+		r.problem("another term began, and need not have: %v", r.watcher.Holders())
+	case r.fault.once && terms > 2:
+		r.problem("%d terms began, want at most one: %v", terms-1, r.watcher.Holders())
 	}
 	if !r.result.Moved && r.fault.moves && r.bed.instances > 1 && r.result.Problem == "" {
 		r.problem("the primary stayed the primary")

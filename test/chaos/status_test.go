@@ -1,15 +1,20 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/apis/v1alpha1"
 )
 
@@ -58,4 +63,54 @@ func collect(seen map[string]bool, status v1alpha1.PostgresClusterStatus) {
 			seen[condition.Reason] = true
 		}
 	}
+}
+
+// telling are what agents log of the steps of a failover.
+var telling = regexp.MustCompile(`PostgreSQL ended unexpectedly|Gives the Lease away|Hands over|Lease changed|Was (not )?elected|` +
+	`let this instance go on|Became the primary|Led the -rw Service here|Fencing PostgreSQL|licence to take writes|sentinel ended|Diagnosed why|State changed`)
+
+// short leaves out of a line of an agent's log what says nothing here.
+func short(line string) string {
+	var said map[string]any
+	if json.Unmarshal([]byte(line), &said) != nil {
+		return line
+	}
+	text := fmt.Sprint(said["msg"])
+	for _, key := range []string{"level", "ts", "caller", "msg", "systemID"} {
+		delete(said, key)
+	}
+	for _, key := range slices.Sorted(maps.Keys(said)) {
+		text += fmt.Sprintf(" %s=%v", key, said[key])
+	}
+	return text
+}
+
+// stepsOf are the lines of the agents' logs that tell what they did after a moment, in the order of their times, which
+// are those since then.
+func (b *bed) stepsOf(ctx context.Context, since time.Time) []string {
+	type step struct {
+		at   time.Duration
+		text string
+	}
+	var steps []step
+	for _, instance := range b.names() {
+		text, err := b.cluster.Kubectl(ctx, "logs", "-n", b.namespace, instance, "-c", naming.ContainerPostgres,
+			"--timestamps", "--since-time", since.UTC().Format(time.RFC3339))
+		if err != nil {
+			continue // its container is gone, with what it logged
+		}
+		for line := range strings.Lines(text) {
+			stamp, said, _ := strings.Cut(strings.TrimSpace(line), " ")
+			at, err := time.Parse(time.RFC3339Nano, stamp)
+			if err == nil && at.After(since) && telling.MatchString(said) {
+				steps = append(steps, step{at.Sub(since), instance + ": " + short(said)})
+			}
+		}
+	}
+	slices.SortFunc(steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
+	var lines []string
+	for _, s := range steps {
+		lines = append(lines, fmt.Sprintf("%.3f %s", s.at.Seconds(), s.text))
+	}
+	return lines[:min(len(lines), 60)]
 }

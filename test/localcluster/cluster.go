@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -159,6 +160,18 @@ func (c *Cluster) CutNode(ctx context.Context, name string) error {
 // CutNodeFrom drops what a node and another one, or the API server (FromAPI), send each other until HealNode.
 func (c *Cluster) CutNodeFrom(ctx context.Context, name, from string) error {
 	_, err := c.run(ctx, nil, c.launcher, "node", "cut", name, "--from", from)
+	return err
+}
+
+// CutNodeOneWay drops only what a node sends to another one, or to the API server (FromAPI), until HealNode.
+func (c *Cluster) CutNodeOneWay(ctx context.Context, name, from string) error {
+	_, err := c.run(ctx, nil, c.launcher, "node", "cut", name, "--from", from, "--one-way")
+	return err
+}
+
+// LosePackets drops that many of a hundred packets of a node, in each direction, until HealNode.
+func (c *Cluster) LosePackets(ctx context.Context, name string, percent int) error {
+	_, err := c.run(ctx, nil, c.launcher, "node", "cut", name, "--loss", strconv.Itoa(percent))
 	return err
 }
 

@@ -200,16 +200,23 @@ func TestOutage(t *testing.T) {
 	failed.Outcome = Failed
 	operations = append(operations, failed)
 	ms := time.Millisecond
-	for name, test := range map[string]struct{ since, until, want time.Duration }{
-		"from the last before to the next": {50 * ms, 200 * ms, 100 * ms},
-		"before the fault does not count":  {125 * ms, 135 * ms, 10 * ms},
-		"no write any more":                {125 * ms, 330 * ms, 200 * ms},
+	for name, test := range map[string]struct{ since, until, want, ended time.Duration }{
+		"from the last before to the next": {50 * ms, 200 * ms, 100 * ms, 120 * ms},
+		"before the fault does not count":  {125 * ms, 135 * ms, 10 * ms, 130 * ms},
+		"no write any more":                {125 * ms, 330 * ms, 200 * ms, 330 * ms},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Outage(operations, test.since, test.until); got != test.want {
-				t.Errorf("got %s, want %s", got, test.want)
+			if got, ended := Outage(operations, test.since, test.until); got != test.want || ended != test.ended {
+				t.Errorf("got %s until %s, want %s until %s", got, ended, test.want, test.ended)
 			}
 		})
+	}
+}
+
+func TestTerms(t *testing.T) {
+	holders := []Holder{{"a", 1}, {"", 1}, {"a", 1}, {"b", 2}, {"", 2}}
+	if got := Terms(holders); got != 2 {
+		t.Errorf("%d terms in %v, want 2", got, holders)
 	}
 }
 

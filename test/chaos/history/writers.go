@@ -69,8 +69,8 @@ func Acks(operations []Operation) []Ack {
 }
 
 // Outage is the longest time without an acknowledged write that ended after since: from the last one before to the
-// next one. Without a next one it ends at until.
-func Outage(operations []Operation, since, until time.Duration) time.Duration {
+// next one, at ended. Without a next one it ends at until.
+func Outage(operations []Operation, since, until time.Duration) (longest, ended time.Duration) {
 	var ends []time.Duration
 	for _, o := range operations {
 		if o.Writes() && o.Outcome == Acknowledged && o.End <= until {
@@ -79,20 +79,31 @@ func Outage(operations []Operation, since, until time.Duration) time.Duration {
 	}
 	slices.Sort(ends)
 	ends = append(ends, until)
-	longest, last := time.Duration(0), time.Duration(0)
+	last := time.Duration(0)
 	for _, end := range ends {
-		if end > since {
-			longest = max(longest, end-last)
+		if end > since && end-last > longest {
+			longest, ended = end-last, end
 		}
 		last = end
 	}
-	return longest
+	return longest, ended
 }
 
 // Holder is who held a cluster's Lease, as somebody saw it.
 type Holder struct {
 	Identity string
 	Term     int32
+}
+
+// Terms counts the terms of holders.
+func Terms(holders []Holder) int {
+	terms := map[int32]bool{}
+	for _, h := range holders {
+		if h.Identity != "" {
+			terms[h.Term] = true
+		}
+	}
+	return len(terms)
 }
 
 // TermErrors says where terms did not rise: another holder without a higher term, or a lower one. A Lease that nobody

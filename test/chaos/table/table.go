@@ -16,6 +16,9 @@ type Run struct {
 	Mode, Fault string
 	// Outage is the longest time without an acknowledged write, from the last one to the next one.
 	Outage time.Duration
+	// Detected and Promoted are when the agents noticed the fault and when the new primary took over, since the fault
+	// began; 0 without a failover.
+	Detected, Promoted time.Duration
 	// Writes acknowledged, and those of them that are lost.
 	Writes, Lost int
 	// TwoWriters is how long two instances acknowledged writes.
@@ -38,11 +41,13 @@ type Row struct {
 	Runs, Bad     int
 	Moved         int
 	P50, P99, Max time.Duration // of the outages
-	Writes, Lost  int
-	TwoWriters    time.Duration // the longest
-	Stale         time.Duration // the longest
-	BackP50, Back time.Duration // the median and the longest
-	Reasons       []string
+	// Detected and Promoted are the medians of the runs with a failover.
+	Detected, Promoted time.Duration
+	Writes, Lost       int
+	TwoWriters         time.Duration // the longest
+	Stale              time.Duration // the longest
+	BackP50, Back      time.Duration // the median and the longest
+	Reasons            []string
 }
 
 // Rows sums up runs, in the order of their first appearance.
@@ -60,7 +65,7 @@ func Rows(runs []Run) []Row {
 }
 
 func (row *Row) sum(runs []Run) {
-	var outages, backs []time.Duration
+	var outages, backs, detected, promoted []time.Duration
 	for _, r := range runs {
 		if r.Mode != row.Mode || r.Fault != row.Fault {
 			continue
@@ -72,6 +77,9 @@ func (row *Row) sum(runs []Run) {
 		if r.Moved {
 			row.Moved++
 		}
+		if r.Promoted != 0 {
+			detected, promoted = append(detected, r.Detected), append(promoted, r.Promoted)
+		}
 		outages, backs = append(outages, r.Outage), append(backs, r.Back)
 		row.Writes, row.Lost = row.Writes+r.Writes, row.Lost+r.Lost
 		row.TwoWriters, row.Stale = max(row.TwoWriters, r.TwoWriters), max(row.Stale, r.Stale)
@@ -80,6 +88,7 @@ func (row *Row) sum(runs []Run) {
 		}
 	}
 	row.P50, row.P99, row.Max = Quantile(outages, 0.5), Quantile(outages, 0.99), Quantile(outages, 1)
+	row.Detected, row.Promoted = Quantile(detected, 0.5), Quantile(promoted, 0.5)
 	row.BackP50, row.Back = Quantile(backs, 0.5), Quantile(backs, 1)
 }
 
@@ -99,10 +108,10 @@ func Quantile(values []time.Duration, q float64) time.Duration {
 // Write prints the table, in seconds.
 func Write(out io.Writer, runs []Run) error {
 	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "MODE\tFAULT\tRUNS\tMOVED\tOUTAGE P50\tP99\tMAX\tWRITES\tLOST\tTWO WRITERS\tSTALE\tBACK P50\tMAX\tBAD\tREASON")
+	fmt.Fprintln(table, "MODE\tFAULT\tRUNS\tMOVED\tOUTAGE P50\tP99\tMAX\tDETECTED\tPROMOTED\tWRITES\tLOST\tTWO WRITERS\tSTALE\tBACK P50\tMAX\tBAD\tREASON")
 	for _, r := range Rows(runs) {
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%d\t%s\n", r.Mode, r.Fault, r.Runs, r.Moved,
-			seconds(r.P50), seconds(r.P99), seconds(r.Max), r.Writes, r.Lost, seconds(r.TwoWriters), seconds(r.Stale),
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%d\t%s\n", r.Mode, r.Fault, r.Runs, r.Moved,
+			seconds(r.P50), seconds(r.P99), seconds(r.Max), seconds(r.Detected), seconds(r.Promoted), r.Writes, r.Lost, seconds(r.TwoWriters), seconds(r.Stale),
 			seconds(r.BackP50), seconds(r.Back), r.Bad, strings.Join(r.Reasons, " / "))
 	}
 	return table.Flush()

@@ -24,7 +24,7 @@ func TestQuantile(t *testing.T) {
 func TestWrite(t *testing.T) {
 	var text strings.Builder
 	err := Write(&text, []Run{
-		{Mode: "3 required", Fault: "kill", Outage: time.Second, Writes: 10, Reason: "postmaster ended", Moved: true},
+		{Mode: "3 required", Fault: "kill", Outage: time.Second, Detected: 100 * time.Millisecond, Promoted: 300 * time.Millisecond, Writes: 10, Reason: "postmaster ended", Moved: true},
 		{Mode: "3 async", Fault: "kill", Outage: 5 * time.Second, Writes: 7, Lost: 2, Problem: "2 lost"},
 		{Mode: "3 required", Fault: "kill", Outage: 3 * time.Second, Writes: 20, Reason: "postmaster ended", TwoWriters: time.Millisecond * 20},
 	})
@@ -33,8 +33,8 @@ func TestWrite(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
 	want := [][]string{
-		{"3", "required", "kill", "2", "1", "1.00", "3.00", "3.00", "30", "0", "0.02", "0.00", "0.00", "0.00", "0", "postmaster", "ended"},
-		{"3", "async", "kill", "1", "0", "5.00", "5.00", "5.00", "7", "2", "0.00", "0.00", "0.00", "0.00", "1"},
+		{"3", "required", "kill", "2", "1", "1.00", "3.00", "3.00", "0.10", "0.30", "30", "0", "0.02", "0.00", "0.00", "0.00", "0", "postmaster", "ended"},
+		{"3", "async", "kill", "1", "0", "5.00", "5.00", "5.00", "0.00", "0.00", "7", "2", "0.00", "0.00", "0.00", "0.00", "1"},
 	}
 	if len(lines) != 1+len(want) {
 		t.Fatalf("%d lines, want a heading and %d: %s", len(lines), len(want), text.String())

@@ -50,17 +50,23 @@ func nodeCommand() *cobra.Command {
 }
 
 func cutCommand() *cobra.Command {
-	from, oneWay := "", false
+	from, oneWay, loss := "", false, 0
 	command := &cobra.Command{
 		Use:   "cut NAME",
 		Short: "Take a node off the network, or drop packets between it and a peer",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
+			if command.Flags().Changed("loss") {
+				return cluster.Lose(command.Context(), args[0], loss)
+			}
 			return cluster.Cut(command.Context(), args[0], from, oneWay)
 		},
 	}
 	command.Flags().StringVar(&from, "from", "", "cut only from this node, or from the API server (api)")
 	command.Flags().BoolVar(&oneWay, "one-way", false, "with --from: drop only what NAME sends")
+	command.Flags().IntVar(&loss, "loss", loss, "lose only that `percent` of the packets, by chance, in each direction")
+	command.MarkFlagsMutuallyExclusive("loss", "from")
+	command.MarkFlagsMutuallyExclusive("loss", "one-way")
 	return command
 }
 

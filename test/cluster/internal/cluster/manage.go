@@ -53,7 +53,15 @@ func Cut(ctx context.Context, name, from string, oneWay bool) error {
 	})
 }
 
-// Heal undoes every cut of a node.
+// Lose lets a node's cable lose that many of a hundred packets, in each direction.
+func Lose(ctx context.Context, name string, percent int) error {
+	if percent < 1 || percent > 99 {
+		return fmt.Errorf("a loss of %d of a hundred packets: want 1 to 99", percent)
+	}
+	return withNode(name, func(_ *Settings, n layout.Node) error { return netns.Lose(ctx, n, percent) })
+}
+
+// Heal undoes every cut and loss of a node.
 func Heal(ctx context.Context, name string) error {
 	return withNode(name, func(settings *Settings, n layout.Node) error {
 		if err := netns.Uncut(ctx, n); err != nil {

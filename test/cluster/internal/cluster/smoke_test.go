@@ -125,6 +125,7 @@ func checkCuts(ctx context.Context, t *testing.T) {
 		name       string
 		node, from string
 		oneWay     bool
+		loss       int
 		peer, api  bool // n1 reaches n2; n2 reaches the API server
 	}{
 		{name: "cable", node: "n2"},
@@ -132,8 +133,13 @@ func checkCuts(ctx context.Context, t *testing.T) {
 		{name: "from a node", node: "n2", from: "n1", api: true},
 		{name: "from a node one way", node: "n1", from: "n2", oneWay: true, api: true},
 		{name: "from the API server", node: "n2", from: FromAPI, peer: true},
+		{name: "by loss", node: "n2", loss: 99}, // the few packets of an attempt are lost all but surely
 	} {
-		if err := Cut(ctx, tc.node, tc.from, tc.oneWay); err != nil {
+		cut := func() error { return Cut(ctx, tc.node, tc.from, tc.oneWay) }
+		if tc.loss > 0 {
+			cut = func() error { return Lose(ctx, tc.node, tc.loss) }
+		}
+		if err := cut(); err != nil {
 			t.Fatalf("%s: %v", tc.name, err)
 		}
 		if got := answers("pgo-n1", peer); got != tc.peer {

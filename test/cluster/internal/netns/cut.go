@@ -30,6 +30,23 @@ func CutAPI(ctx context.Context, node layout.Node, oneWay bool) error {
 	return drop(ctx, node.Namespace(), apiRules(node, oneWay))
 }
 
+// Lose drops a share of the packets that come over a node's cable, and of those
+// that leave by it, by chance and each by itself.
+func Lose(ctx context.Context, node layout.Node, percent int) error {
+	return drop(ctx, node.Namespace(), lossRules(percent))
+}
+
+func lossRules(percent int) [][]string {
+	var rules [][]string
+	for _, direction := range []string{"-i", "-o"} {
+		rules = append(rules, []string{
+			direction, layout.Uplink, "-m", "statistic", "--mode", "random",
+			"--probability", strconv.FormatFloat(float64(percent)/100, 'f', 2, 64),
+		})
+	}
+	return rules
+}
+
 // Uncut removes all drop rules of a node.
 func Uncut(ctx context.Context, node layout.Node) error {
 	if !hasChain(ctx, node.Namespace()) {

@@ -47,12 +47,14 @@ type SynchronousReplication struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.suspicion) || !self.suspicion.matches('^[0-9]{1,5}(ms|s|[.][0-9]{1,3}s)$') || has(self.leaseDuration) && !self.leaseDuration.matches('^([5-9]|[1-5][0-9]|60)s$') || duration(self.suspicion) < duration(has(self.leaseDuration) ? self.leaseDuration : '10s')",fieldPath=".suspicion",message="must be less than spec.failover.leaseDuration",messageExpression="'must be less than spec.failover.leaseDuration, which is ' + (has(self.leaseDuration) ? self.leaseDuration : '10s when omitted')"
 type Failover struct {
-	// enabled lets replicas take over; true when omitted. Without, the primary stays where it is, also when you ask for a move.
+	// enabled lets replicas take over; true when omitted. When false, the primary stays where it is, also when you ask for
+	// a move, and there is none until it comes back.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// leaseDuration is how long a primary that is cut off goes on, and how long replicas wait before they take over from one
-	// of which nothing is known: whole seconds from 5s to 60s. The operator's default, 10s, when omitted.
+	// leaseDuration is how long a primary that is cut off goes on at most, and how long replicas wait before they take over
+	// from one of which nothing is known: whole seconds from 5s to 60s. The operator's --failover-lease-duration, 10s unless
+	// it is set, when omitted.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([5-9]|[1-5][0-9]|60)s$')",message="must be whole seconds from 5s to 60s, such as 10s"
@@ -65,8 +67,9 @@ type Failover struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,5}(ms|s|[.][0-9]{1,3}s)$') && duration(self) >= duration('500ms') && duration(self) <= duration('30s')",message="must be from 500ms to 30s, such as 1500ms"
 	Suspicion string `json:"suspicion,omitempty"`
 
-	// maxLag is the most write-ahead log that a replica may lack and still take over, where nothing proves that it has
-	// everything. Not used with durability required, which needs the proof. 16Mi when omitted.
+	// maxLag is the most that a replica may lack of the write-ahead log, as far as the primary had written it when it last
+	// renewed its Lease, and still take over: in whole Ki, Mi or Gi, up to 1024Gi. What the primary wrote after that may be
+	// lost as well. Not used with durability required, which needs a proof that nothing is lost. 16Mi when omitted.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|[1-9][0-9]{0,6})(Ki|Mi|Gi)$') && quantity(self).compareTo(quantity('1024Gi')) <= 0",message="must be whole Ki, Mi or Gi up to 1024Gi, such as 16Mi"

@@ -202,23 +202,23 @@ type FailoverRecord struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	To string `json:"to,omitempty"`
-	// cause of the failover.
+	// cause of the failover. It begins with PostgresFailed, PrimaryDead, PrimarySilent, LeaseExpired or LeaseCleared.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Cause string `json:"cause,omitempty"`
 	// term that began with it: it counts the changes of primary.
 	// +optional
 	Term int32 `json:"term,omitempty"`
-	// detectedTime is when the cause was noticed.
+	// detectedTime is when the new primary set out to take over: where it had to wait for the end of the Lease, after that.
 	// +optional
 	DetectedTime *metav1.MicroTime `json:"detectedTime,omitempty"`
-	// promotedTime is when the new primary took over.
+	// promotedTime is when the new primary took writes.
 	// +optional
 	PromotedTime *metav1.MicroTime `json:"promotedTime,omitempty"`
-	// lostBytes is the most write-ahead log that may be lost, in bytes; 0 when proven that nothing was.
+	// lostBytes is the most write-ahead log that may be lost, in bytes; 0 when it is proven that no acknowledged commit is.
 	// +optional
 	LostBytes *int64 `json:"lostBytes,omitempty"`
-	// lostUnknown says why lostBytes is not known.
+	// lostUnknown says why lostBytes is not known, and left out.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	LostUnknown string `json:"lostUnknown,omitempty"`

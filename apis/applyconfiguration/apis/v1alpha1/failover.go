@@ -9,16 +9,19 @@ package v1alpha1
 //
 // Failover says when a replica takes over from a primary that is lost.
 type FailoverApplyConfiguration struct {
-	// enabled lets replicas take over; true when omitted. Without, the primary stays where it is, also when you ask for a move.
+	// enabled lets replicas take over; true when omitted. When false, the primary stays where it is, also when you ask for
+	// a move, and there is none until it comes back.
 	Enabled *bool `json:"enabled,omitempty"`
-	// leaseDuration is how long a primary that is cut off goes on, and how long replicas wait before they take over from one
-	// of which nothing is known: whole seconds from 5s to 60s. The operator's default, 10s, when omitted.
+	// leaseDuration is how long a primary that is cut off goes on at most, and how long replicas wait before they take over
+	// from one of which nothing is known: whole seconds from 5s to 60s. The operator's --failover-lease-duration, 10s unless
+	// it is set, when omitted.
 	LeaseDuration *string `json:"leaseDuration,omitempty"`
 	// suspicion is how long nothing is heard of the primary before replicas take over without waiting for leaseDuration,
 	// where synchronous replication with durability required makes that safe: from 500ms to 30s. 1500ms when omitted.
 	Suspicion *string `json:"suspicion,omitempty"`
-	// maxLag is the most write-ahead log that a replica may lack and still take over, where nothing proves that it has
-	// everything. Not used with durability required, which needs the proof. 16Mi when omitted.
+	// maxLag is the most that a replica may lack of the write-ahead log, as far as the primary had written it when it last
+	// renewed its Lease, and still take over: in whole Ki, Mi or Gi, up to 1024Gi. What the primary wrote after that may be
+	// lost as well. Not used with durability required, which needs a proof that nothing is lost. 16Mi when omitted.
 	MaxLag *string `json:"maxLag,omitempty"`
 }
 

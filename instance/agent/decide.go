@@ -200,6 +200,28 @@ func (f Facts) maintain(d Decision) Decision {
 
 // wait is for a Lease that nobody holds, or that is not known.
 func (f Facts) wait(reason string) Decision {
+	d := f.idle(reason)
+	if d.Message == reason && f.awaitsLease() {
+		d.Waiting = contract.WaitingForLease
+	}
+	return d
+}
+
+// awaitsLease tells whether it is the Lease alone that keeps the instance from taking part.
+func (f Facts) awaitsLease() bool {
+	switch {
+	case !f.Data.Present || f.Data.Torn:
+		return false
+	case !f.LeaseKnown:
+		return f.Unanswered
+	case f.Lease.Holder == "" && f.LedTerm > 0 && f.LedTerm == f.Lease.Term:
+		return false // Another one is about to take what this one gave away.
+	}
+	return f.failover()
+}
+
+// idle has nothing run that takes writes.
+func (f Facts) idle(reason string) Decision {
 	if f.Running != TaskNone && !slices.Contains(ending, f.Running) {
 		return Decision{State: contract.StateWaiting, Message: reason, Cancel: true}
 	}

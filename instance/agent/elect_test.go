@@ -44,7 +44,46 @@ func TestDecideElections(t *testing.T) {
 		state   contract.State
 		message string
 		follow  string
+		waiting string
 	}{
+		"primary silent, its Lease goes on": {
+			facts: replicaFacts(), state: contract.StateNotStreaming, message: "db-0, and its Lease has not ended: refused",
+			follow: "db-0", waiting: contract.WaitingForLease,
+			change: func(f *agent.Facts) {
+				f.Server.Streaming, f.Server.LastError, f.Challenge.Silent = false, "refused", true
+			},
+		},
+		"primary silent, but the data is the reason": {
+			facts: replicaFacts(), state: contract.StateNotStreaming, message: "log is gone", follow: "db-0",
+			change: func(f *agent.Facts) {
+				f.Server.Streaming, f.Challenge.Silent, f.Diagnosis.Detail = false, true, "log is gone"
+			},
+		},
+		"primary's agent silent": {
+			facts: replicaFacts(), state: contract.StateRunning, follow: "db-0",
+			change: func(f *agent.Facts) { f.Challenge.Silent = true },
+		},
+		"Lease cleared, its holder may go on": {
+			facts: replicaFacts(), state: contract.StateNotStreaming, message: "may go on", waiting: contract.WaitingForLease,
+			change: func(f *agent.Facts) { f.Lease.Holder = "" },
+		},
+		"Lease of a stranger": {
+			facts: replicaFacts(), state: contract.StateWaiting, message: "db-9_x", waiting: contract.WaitingForLease,
+			change: func(f *agent.Facts) { f.Lease.Holder = "db-9_x" },
+		},
+		"Lease not renewed by this primary": {
+			facts: primaryFacts(), do: agent.TaskFence, state: contract.StateWaiting, message: "not renewed",
+			waiting: contract.WaitingForLease,
+			change:  func(f *agent.Facts) { f.Licensed = false },
+		},
+		"Lease cannot be read": {
+			facts: replicaFacts(), state: contract.StateWaiting, message: "API server", waiting: contract.WaitingForLease,
+			change: func(f *agent.Facts) { f.LeaseKnown, f.Unanswered = false, true },
+		},
+		"Lease is about to be read": {
+			facts: replicaFacts(), state: contract.StateWaiting, message: "API server",
+			change: func(f *agent.Facts) { f.LeaseKnown = false },
+		},
 		"nobody holds the Lease": {
 			facts: replicaFacts(), do: agent.TaskElect, state: contract.StateNotStreaming, message: "did not renew",
 			change: func(f *agent.Facts) { challenged(f); f.Lease.Holder = "" },
@@ -167,7 +206,7 @@ func TestDecideElections(t *testing.T) {
 			change: func(f *agent.Facts) { f.Server, f.Lease.Holder, f.HeldTerm, f.Unclaimed = agent.Server{}, "", 1, true },
 		},
 		"another one led since": {
-			facts: primaryFacts(), state: contract.StateWaiting, message: "term 3",
+			facts: primaryFacts(), state: contract.StateWaiting, message: "term 3", waiting: contract.WaitingForLease,
 			change: func(f *agent.Facts) {
 				f.Server, f.Lease, f.Unclaimed = agent.Server{}, lease.Lease{Term: 3, SystemID: "7"}, true
 			},
@@ -207,7 +246,7 @@ func TestDecideElections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := agent.Decide(withFailover(tc.facts, tc.change))
 			if got.Do != tc.do || got.Cancel != tc.cancel || got.State != tc.state || !strings.Contains(got.Message, tc.message) ||
-				got.Follow != tc.follow {
+				got.Follow != tc.follow || got.Waiting != tc.waiting {
 				t.Errorf("got %+v", got)
 			}
 		})

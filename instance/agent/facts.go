@@ -72,6 +72,8 @@ type Facts struct {
 	LeaseKnown bool
 	// LeaseMissing: it did not exist when it was last asked for.
 	LeaseMissing bool
+	// Unanswered: the API server did not answer when it was last asked for the Lease.
+	Unanswered bool
 	// HeldTerm is the last term in which this incarnation held the Lease, 0 if it never did.
 	HeldTerm int32
 	// Challenge of the Lease's holder.
@@ -122,6 +124,8 @@ type Challenge struct {
 	Reason string
 	// Free: the holder may not write any more, as far as its time goes.
 	Free bool
+	// Silent: nothing was heard of the holder for long, or ever since it took the Lease.
+	Silent bool
 	// Progress says what an election that goes on waits for.
 	Progress string
 }
@@ -225,4 +229,7 @@ type Decision struct {
 	Leave bool
 	// Follow is the instance to follow, empty for a primary.
 	Follow string
+	// Waiting is the word of contract.Report.Waiting for what keeps the instance from serving as the primary, if that is
+	// no election.
+	Waiting string
 }

@@ -165,9 +165,18 @@ func (f Facts) notStreaming(d Decision) Decision {
 		d.Message = f.Server.LastError
 	}
 	if !f.Configured {
-		return f.begin(TaskConfigure, d)
+		d = f.begin(TaskConfigure, d)
+	} else {
+		d = f.diagnose(d)
 	}
-	return f.diagnose(d)
+	if f.Challenge.Silent && !f.Challenge.Due && f.failover() && f.Diagnosis.Detail == "" {
+		d.Waiting = contract.WaitingForLease
+		d.Message = fmt.Sprintf("nothing is heard of %s, and its Lease has not ended", d.Follow)
+		if f.Server.LastError != "" {
+			d.Message += ": " + f.Server.LastError
+		}
+	}
+	return d
 }
 
 func (f Facts) diagnose(d Decision) Decision {

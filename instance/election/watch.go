@@ -14,8 +14,8 @@ type Watch struct {
 
 	lease lease.Lease
 	seen  bool
-	// since is when lease was first read as it is.
-	since time.Duration
+	// since is when lease was first read as it is, holderSince when it first had its holder.
+	since, holderSince time.Duration
 	// known is the newest term that was ever seen, durably.
 	known int32
 	// longest is the longest duration that a Lease had.
@@ -44,7 +44,7 @@ func (w *Watch) Observe(now time.Duration, l lease.Lease) {
 		return
 	}
 	if !w.seen || l.Holder != w.lease.Holder {
-		w.heardEver = false
+		w.heardEver, w.holderSince = false, now
 	}
 	w.lease, w.seen, w.since = l, true, now
 	w.known = max(w.known, l.Term)
@@ -135,6 +135,16 @@ func (w *Watch) duration() time.Duration {
 
 // Hears tells whether the holder was heard of recently enough not to be suspected.
 func (w *Watch) Hears(now time.Duration) bool { return w.heardEver && now-w.heard < w.rules.Suspicion }
+
+// Silent tells whether nothing was heard of the holder for twice as long as it takes to suspect it: one that just took
+// the Lease, or whose heartbeat was lost, is heard by then.
+func (w *Watch) Silent(now time.Duration) bool {
+	last := w.holderSince
+	if w.heardEver {
+		last = max(last, w.heard)
+	}
+	return w.seen && w.lease.Holder != "" && w.lease.HeldBy() != w.self && now-last >= 2*w.rules.Suspicion
+}
 
 // Suspects tells whether a quorum may be asked to elect another instance although the Lease is not free, or why not.
 func (w *Watch) Suspects(now time.Duration) (suspects bool, why string) {

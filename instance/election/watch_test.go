@@ -166,3 +166,37 @@ func TestReaffirm(t *testing.T) {
 		t.Error("it does not begin anew")
 	}
 }
+
+// TestSilent tells when a holder that does not answer is reported.
+func TestSilent(t *testing.T) {
+	const now = 20 * second
+	held := lease.Lease{Holder: "db-0_a", Term: 4, SystemID: "7", Duration: 10 * second, Version: "1"}
+	own := held
+	own.Holder = "db-1_a"
+	for name, tc := range map[string]struct {
+		do     func(*Watch)
+		silent bool
+	}{
+		"not read":           {do: func(*Watch) {}},
+		"nobody holds it":    {do: func(w *Watch) { w.Observe(second, lease.Lease{Version: "1"}) }},
+		"the instance's own": {do: func(w *Watch) { w.Observe(second, own) }},
+		"just taken":         {do: func(w *Watch) { w.Observe(17*second+1, held) }},
+		"never heard":        {do: func(w *Watch) { w.Observe(17*second, held) }, silent: true},
+		"heard":              {do: func(w *Watch) { w.Observe(second, held); w.Heard(17*second + 1) }},
+		"not heard any more": {do: func(w *Watch) { w.Observe(second, held); w.Heard(17 * second) }, silent: true},
+		"renewed meanwhile": {do: func(w *Watch) {
+			w.Observe(second, held)
+			renewed := held
+			renewed.Version = "2"
+			w.Observe(19*second, renewed)
+		}, silent: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := NewWatch("db-1", Rules{Suspicion: 3 * second / 2}, 0)
+			tc.do(w)
+			if got := w.Silent(now); got != tc.silent {
+				t.Errorf("silent: %v", got)
+			}
+		})
+	}
+}

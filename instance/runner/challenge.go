@@ -19,7 +19,7 @@ func (v *view) challenge(now time.Duration) agent.Challenge {
 		return agent.Challenge{Due: true, Free: true, Reason: why}
 	}
 	suspects, why := v.watch.Suspects(now)
-	return agent.Challenge{Due: suspects, Reason: why}
+	return agent.Challenge{Due: suspects, Reason: why, Silent: v.watch.Silent(now)}
 }
 
 // told is for a term that another member told of.

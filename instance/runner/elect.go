@@ -39,7 +39,7 @@ func (r *Runner) elect(ctx context.Context) error {
 		}
 		if err != nil {
 			r.log.Error(err, "Failed to hold an election")
-			r.waitFor("", "cannot hold an election: "+err.Error())
+			r.waitFor(contract.WaitingForLease, "cannot read or take the Lease: "+err.Error())
 		}
 		timer.Reset(pause)
 		pause = min(2*pause, electAgainMax)

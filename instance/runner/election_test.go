@@ -156,6 +156,19 @@ func (c *trio) awaitSuccessor(t *testing.T, h *host) *host {
 	return next
 }
 
+// awaitReason waits until an instance reports why it does not take over.
+func (c *trio) awaitReason(t *testing.T, word, text string) {
+	t.Helper()
+	c.await(t, 20*time.Second, word+": "+text, func() bool {
+		for _, p := range c.pods {
+			if p.report.Waiting == word && strings.Contains(p.report.Message, text) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // rejoined waits until the former primary streams, and proves that nothing is lost.
 func (c *trio) rejoined(t *testing.T) {
 	t.Helper()
@@ -261,30 +274,37 @@ func (c *trio) madeAnew(t *testing.T) {
 
 // dead has the kubelet say that the primary's container has ended, long before its Lease does.
 func (c *trio) dead(t *testing.T) {
-	c.config.LeaseDurationSeconds = 30
+	c.config.LeaseDurationSeconds, c.config.SuspicionMillis = 20, 500
 	c.setConfig(t, c.config)
 	old := c.holder()
-	c.await(t, 30*time.Second, "the Lease is long", func() bool { return c.lease.Duration == 30*time.Second })
+	c.await(t, 30*time.Second, "the Lease is long", func() bool { return c.lease.Duration == 20*time.Second })
 	c.do(func() { c.cut[old.name] = true })
 	if err := syscall.Kill(postmaster(t, old), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+	c.awaitReason(t, contract.WaitingForLease, "nothing is heard of "+old.name)
 	c.do(func() { c.ended = c.lease.Holder })
 	next := c.awaitSuccessor(t, old)
 	c.explained(t, old, next, contract.CausePrimaryDead)
-	c.do(func() { c.cut[old.name] = false })
+	old.halt() // As the kubelet said.
+	c.do(func() { c.cut[old.name], c.ended = false, "" })
+	old.start()
 	c.rejoined(t)
 }
 
 // silent has commits wait for a replica, and then nothing be heard of the primary, which still holds the Lease for long:
 // the replicas need not wait for the Lease's end, because nobody can acknowledge a commit any more once they left it.
 func (c *trio) silent(t *testing.T) {
+	c.config.LeaseDurationSeconds, c.config.SuspicionMillis = 6, 1500
 	c.config.Synchronous = &contract.Synchronous{Number: 1, Required: true}
 	c.setConfig(t, c.config)
 	old := c.holder()
 	c.await(t, 30*time.Second, "the Lease has the quorum", func() bool {
-		return c.lease.Sync.Required && c.lease.Sync.Synchronous() && c.lease.Duration >= 30*time.Second
+		return c.lease.Sync.Required && c.lease.Sync.Synchronous()
 	})
+	c.config.LeaseDurationSeconds = 60
+	c.setConfig(t, c.config)
+	c.await(t, 30*time.Second, "the Lease is long", func() bool { return c.lease.Duration == time.Minute })
 	// Their agents heard of the primary in its term; that makes its silence mean something.
 	for _, h := range c.hosts {
 		eventually(t, 10*time.Second, h.name+" has the rules", func() bool {
@@ -298,6 +318,14 @@ func (c *trio) silent(t *testing.T) {
 	}
 	c.do(func() { c.cut[old.name] = true })
 	frozen := freeze(t, old)
+	// Either of the others may have it alone.
+	missing := c.hosts[0]
+	if missing == old {
+		missing = c.hosts[1]
+	}
+	missing.halt()
+	c.awaitReason(t, contract.WaitingForQuorum, missing.name+" does not answer")
+	missing.start()
 	next := c.awaitSuccessor(t, old)
 	c.explained(t, old, next, contract.CausePrimarySilent)
 	if lost := c.pod(next.name).report.LastFailover.LostBytes; lost == nil || *lost != 0 {

@@ -26,7 +26,7 @@ func (r *Runner) report(d agent.Decision) contract.Report {
 		PendingRestart:  r.settings.pending, CertificateSerial: r.settings.serial, LastOrder: r.memory.LastOrder,
 		OrderProblem: r.orderProblem, Synchronous: r.synchronous(),
 	}
-	waits := r.waits()
+	waits := r.waits(d)
 	report.Waiting, report.WaitingSince = waits.word, waits.since
 	if d.Role == contract.RolePrimary && f.Lease.HeldBy() == f.Self {
 		report.Named = named(f.Lease)

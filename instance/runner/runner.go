@@ -288,6 +288,7 @@ func (r *Runner) refresh() {
 	f.Configured = r.settings.applied == r.wanted() && r.settings.detached == r.detachedFrom(r.settings.applied.upstream)
 	f.Challenge = r.view.challenge(r.elapsed())
 	f.Challenge.Progress = r.progress
+	f.Unanswered = !r.keeper.answers()
 	f.Unclaimed = f.LeaseKnown && f.Lease.Holder == "" && time.Since(r.freeSince) > unclaimed
 	f.RestartOrder = nextOrder(f.Config.Orders, f.Self, r.memory.LastOrder)
 	order, problem := r.switchover()

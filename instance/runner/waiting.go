@@ -1,8 +1,10 @@
 package runner
 
 import (
+	"cmp"
 	"time"
 
+	"github.com/acme/pg-operator/instance/agent"
 	"github.com/acme/pg-operator/instance/contract"
 	"github.com/acme/pg-operator/instance/election"
 )
@@ -14,8 +16,8 @@ type wait struct {
 }
 
 // waits is what the report says of that. The caller holds mu.
-func (r *Runner) waits() wait {
-	word := r.waiting
+func (r *Runner) waits(d agent.Decision) wait {
+	word := cmp.Or(r.waiting, d.Waiting)
 	if word == "" && r.left() {
 		word = contract.FailoverDisabled
 	}

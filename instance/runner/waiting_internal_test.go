@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/acme/pg-operator/instance/agent"
 	"github.com/acme/pg-operator/instance/contract"
 	"github.com/acme/pg-operator/instance/election"
 )
@@ -30,21 +31,25 @@ func TestWaitWord(t *testing.T) {
 // TestWaitingSince: the time is that of the word, not of the last report.
 func TestWaitingSince(t *testing.T) {
 	r := &Runner{}
-	if got := r.waits(); got != (wait{}) {
+	if got := r.waits(agent.Decision{}); got != (wait{}) {
 		t.Errorf("waits for %+v", got)
 	}
 	r.waiting = contract.WaitingForQuorum
-	first := r.waits()
+	first := r.waits(agent.Decision{})
 	if first.word != contract.WaitingForQuorum || time.Since(first.since) > time.Minute {
 		t.Errorf("waits for %+v", first)
 	}
 	earlier := first.since.Add(-time.Hour)
 	r.wait.since = earlier
-	if again := r.waits(); !again.since.Equal(earlier) {
+	if again := r.waits(agent.Decision{}); !again.since.Equal(earlier) {
 		t.Errorf("since %s, want %s", again.since, earlier)
 	}
 	r.waiting = contract.TooFarBehind
-	if other := r.waits(); other.since.Equal(earlier) {
+	if other := r.waits(agent.Decision{}); other.since.Equal(earlier) {
 		t.Error("another reason is as old as the one before")
+	}
+	r.waiting = ""
+	if got := r.waits(agent.Decision{Waiting: contract.WaitingForLease}); got.word != contract.WaitingForLease {
+		t.Errorf("waits for %+v", got)
 	}
 }

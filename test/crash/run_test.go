@@ -54,7 +54,7 @@ func (f *flow) through(t *testing.T, end point, want string) result {
 	t.Helper()
 	r := &run{t: t, namespace: plane.Namespace(t)}
 	r.world = world.Start(t, plane, r.namespace)
-	r.world.With(func() { r.world.Issues, r.world.Lazy = true, true })
+	r.world.With(func() { r.world.Issues = true })
 	replicas := max(f.replicas, 1)
 	r.cluster = &v1alpha1.PostgresCluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "orders"},

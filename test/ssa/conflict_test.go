@@ -151,6 +151,7 @@ func TestEditsOfOurFieldsAreTakenBack(t *testing.T) {
 }
 
 func TestChangesOfMetadataOnlyChildrenAreTakenBack(t *testing.T) {
+	t.Parallel()
 	c, _, _ := converged(t, 1)
 	services := []string{"orders-ro", "orders-rw"}
 	for _, name := range services {
@@ -173,6 +174,7 @@ func TestChangesOfMetadataOnlyChildrenAreTakenBack(t *testing.T) {
 }
 
 func TestSuggestedLabelsAreYielded(t *testing.T) {
+	t.Parallel()
 	c, _, _ := converged(t, 1)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "orders-rw"}}
 	edit(t, service, func() { service.Labels[naming.LabelInstance] = "argocd-app" })
@@ -217,6 +219,7 @@ func awaitConflict(
 }
 
 func TestFightIsCalledContested(t *testing.T) {
+	t.Parallel()
 	c, _, _ := converged(t, 1)
 	budget := func(value string) error {
 		service := corev1ac.Service("orders-ro", c.Namespace).WithSpec(corev1ac.ServiceSpec().
@@ -262,6 +265,7 @@ func TestFightIsCalledContested(t *testing.T) {
 }
 
 func TestForeignObjectsAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	foreign := metav1.ObjectMeta{Labels: map[string]string{"app": "somebody-else"}}
 	tests := map[string]struct {
 		name   string

@@ -38,6 +38,7 @@ func failovers(t testing.TB, cause string) float64 {
 
 // TestFailoverIsExplained goes through one as agents report it, with an operator that is away for a part of it.
 func TestFailoverIsExplained(t *testing.T) {
+	t.Parallel()
 	c, w, operator := converged(t, 3)
 	counted := failovers(t, contract.CausePrimarySilent)
 	w.With(func() {
@@ -103,6 +104,7 @@ func TestFailoverIsExplained(t *testing.T) {
 
 // TestAvailabilityChangesNoPod: agents are told of it, and go on.
 func TestAvailabilityChangesNoPod(t *testing.T) {
+	t.Parallel()
 	c, _, _ := converged(t, 3)
 	before := podUIDs(t, c)
 	edit(t, c, func() {

@@ -13,6 +13,7 @@ import (
 
 // TestLostLeaseAtRest: all instances are ready, so nothing but an agent's report tells of the loss.
 func TestLostLeaseAtRest(t *testing.T) {
+	t.Parallel()
 	c, w, _ := converged(t, 1)
 	quiet(t, c.Namespace)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}}

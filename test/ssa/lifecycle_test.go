@@ -44,6 +44,7 @@ func podUIDs(t testing.TB, c *v1alpha1.PostgresCluster) map[string]types.UID {
 }
 
 func TestStorageGrowsWithoutTouchingPods(t *testing.T) {
+	t.Parallel()
 	c, _, o := converged(t, 2)
 	pods := podUIDs(t, c)
 	set, err := get(t.Context(), c.Namespace, c.Name, &appsv1.StatefulSet{})
@@ -86,6 +87,7 @@ func TestStorageGrowsWithoutTouchingPods(t *testing.T) {
 }
 
 func TestStorageThatCannotGrow(t *testing.T) {
+	t.Parallel()
 	namespace := plane.Namespace(t)
 	world.Start(t, plane, namespace)
 	startOperator(t, namespace)
@@ -104,6 +106,7 @@ func TestStorageThatCannotGrow(t *testing.T) {
 }
 
 func TestScaleDownMovesThePrimary(t *testing.T) {
+	t.Parallel()
 	c, w, _ := converged(t, 3)
 	w.With(func() {
 		w.Primary[c.Name], w.Stubborn = world.Leader{Instance: "orders-2", Term: 2}, true
@@ -140,6 +143,7 @@ func TestScaleDownMovesThePrimary(t *testing.T) {
 }
 
 func TestPausedChangesNothing(t *testing.T) {
+	t.Parallel()
 	c, _, _ := converged(t, 1)
 	edit(t, c, func() { c.Spec.Paused = true })
 	awaitCondition(t, c, v1alpha1.ConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonPaused)
@@ -157,6 +161,7 @@ func TestPausedChangesNothing(t *testing.T) {
 }
 
 func TestCredentialsAreKeptAndComeBack(t *testing.T) {
+	t.Parallel()
 	c, w, o := converged(t, 1)
 	secret, err := get(t.Context(), c.Namespace, "orders-app", &corev1.Secret{})
 	if err != nil {
@@ -192,6 +197,7 @@ func TestCredentialsAreKeptAndComeBack(t *testing.T) {
 }
 
 func TestDeletionAppliesNothing(t *testing.T) {
+	t.Parallel()
 	c, w, _ := converged(t, 1)
 	plane.Kubectl(t, "delete", "pgc", c.Name, "-n", c.Namespace, "--cascade=foreground", "--wait=false")
 	awaitCondition(t, c, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDeleting)
@@ -230,6 +236,7 @@ func TestDeletionAppliesNothing(t *testing.T) {
 }
 
 func TestRollsOneAtATimeThePrimaryLast(t *testing.T) {
+	t.Parallel()
 	c, _, _ := converged(t, 3)
 	watcher, err := plane.Client.Watch(t.Context(), &corev1.PodList{}, client.InNamespace(c.Namespace))
 	if err != nil {
@@ -257,6 +264,7 @@ func TestRollsOneAtATimeThePrimaryLast(t *testing.T) {
 }
 
 func TestMajorVersionOfDataIsKept(t *testing.T) {
+	t.Parallel()
 	c, _, _ := converged(t, 1)
 	pods := podUIDs(t, c)
 	edit(t, c, func() { c.Spec.Version, c.Spec.UpgradePolicy = "18", v1alpha1.UpgradePolicyAllowMajor })
@@ -274,6 +282,7 @@ func TestMajorVersionOfDataIsKept(t *testing.T) {
 }
 
 func TestOrderToRestartForSettings(t *testing.T) {
+	t.Parallel()
 	c, w, _ := converged(t, 2)
 	pods := podUIDs(t, c)
 	pending := func(r *contract.Report) { r.PendingRestart = []string{"max_connections"} }

@@ -25,6 +25,7 @@ var uids = regexp.MustCompile(`uid="[0-9a-f-]+"`)
 // TestGoldenOwnership keeps a list of every field that the operator owns: no default, no status, nothing by accident.
 // More instances have more volume claims, each like the first.
 func TestGoldenOwnership(t *testing.T) {
+	t.Parallel()
 	c, _, _ := converged(t, 1)
 	quiet(t, c.Namespace)
 	golden.Equal(t, "owned.txt", []byte(ownedFields(t, c.Namespace)))
@@ -63,6 +64,7 @@ func ownedFields(t testing.TB, namespace string) string {
 
 // TestWhatIsNoLongerRenderedGoes: fields of ours go with the intent; those of others stay, and those that others own, too.
 func TestWhatIsNoLongerRenderedGoes(t *testing.T) {
+	t.Parallel()
 	c, _, _ := converged(t, 1)
 	edit(t, c, func() {
 		c.Spec.NodeSelector = map[string]string{"disk": "fast"}

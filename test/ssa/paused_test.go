@@ -17,6 +17,7 @@ import (
 
 // TestRetainIsObeyedWhilePaused: volumes that go with the cluster are let go by a change of the policy alone.
 func TestRetainIsObeyedWhilePaused(t *testing.T) {
+	t.Parallel()
 	c, _, _ := converged(t, 1)
 	owned := func(want bool) {
 		t.Helper()
@@ -43,6 +44,7 @@ func TestRetainIsObeyedWhilePaused(t *testing.T) {
 
 // TestGenerationThatLiesIsTakenBack: the annotation by which a cache that is behind is known is nobody else's.
 func TestGenerationThatLiesIsTakenBack(t *testing.T) {
+	t.Parallel()
 	c, _, _ := converged(t, 1)
 	plane.Kubectl(t, "annotate", "sts", c.Name, "-n", c.Namespace, naming.AnnotationGeneration+"=999", "--overwrite")
 	replicas := int32(2)

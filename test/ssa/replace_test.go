@@ -22,6 +22,7 @@ import (
 // TestCreateOverTerminating replaces a cluster by one of the same name at once, while all that the old one had is still
 // there: the new one must not take the old pods' data for its own, or no agent would ever make a database.
 func TestCreateOverTerminating(t *testing.T) {
+	t.Parallel()
 	c, w, o := converged(t, 1)
 	edit(t, c, func() { c.Spec.DeletionPolicy = v1alpha1.DeletionPolicyDelete })
 	awaitReady(t, c)

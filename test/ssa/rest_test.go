@@ -132,6 +132,7 @@ func TestConvergesWithFewCalls(t *testing.T) {
 }
 
 func TestAtRestNothingIsCalledOrChanged(t *testing.T) {
+	t.Parallel()
 	c, _, _ := converged(t, 2)
 	namespace := c.Namespace
 	ticker := time.NewTicker(260 * time.Millisecond)
@@ -160,6 +161,7 @@ func quiet(t testing.TB, namespace string) {
 }
 
 func TestEveryChildHasOneOwnerEntry(t *testing.T) {
+	t.Parallel()
 	c, _, _ := converged(t, 2)
 	namespace := c.Namespace
 	kinds := map[string]bool{}

@@ -16,6 +16,7 @@ import (
 // TestRestartServesEditsFirst edits one of several clusters while no operator runs: the next operator begins with it,
 // and what it does to the others changes nothing.
 func TestRestartServesEditsFirst(t *testing.T) {
+	t.Parallel()
 	const clusters, edited = 8, "db-5"
 	namespace := plane.Namespace(t)
 	world.Start(t, plane, namespace)

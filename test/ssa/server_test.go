@@ -18,6 +18,7 @@ import (
 
 // What the server answers is what apply builds on: each of its refusals is provoked here.
 func TestRefusalsOfTheServerAreToldApart(t *testing.T) {
+	t.Parallel()
 	namespace := plane.Namespace(t)
 	live := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "live"}, Data: map[string]string{"key": "theirs"},
@@ -84,6 +85,7 @@ func TestRefusalsOfTheServerAreToldApart(t *testing.T) {
 }
 
 func TestStatusReachesOnlyTheClusterThatItIsOf(t *testing.T) {
+	t.Parallel()
 	namespace := plane.Namespace(t)
 	old := cluster(namespace, "orders", 1)
 	create(t, old)

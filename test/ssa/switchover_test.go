@@ -64,6 +64,7 @@ func awaitSwitchover(
 
 // TestSwitchover asks for other primaries, as users do.
 func TestSwitchover(t *testing.T) {
+	t.Parallel()
 	c, w, o := converged(t, 3)
 	uids := podUIDs(t, c)
 	asks(t, c, "orders-2")
@@ -137,6 +138,7 @@ func TestSwitchover(t *testing.T) {
 
 // TestRollHandsOverFirst: every pod is made anew, the first primary's as a replica's.
 func TestRollHandsOverFirst(t *testing.T) {
+	t.Parallel()
 	c, w, _ := converged(t, 3)
 	before := podUIDs(t, c)
 	var led []string

@@ -35,6 +35,7 @@ func stalled(t testing.TB, c *v1alpha1.PostgresCluster, reason string, words ...
 }
 
 func TestMissingStorageClass(t *testing.T) {
+	t.Parallel()
 	namespace := plane.Namespace(t)
 	startOperator(t, namespace)
 	c := cluster(namespace, "orders", 1)
@@ -48,6 +49,7 @@ func TestMissingStorageClass(t *testing.T) {
 }
 
 func TestQuotaOnVolumes(t *testing.T) {
+	t.Parallel()
 	namespace := plane.Namespace(t)
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "small"},
@@ -76,6 +78,7 @@ func TestQuotaOnVolumes(t *testing.T) {
 }
 
 func TestRefusedPods(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct{ message, reason, word string }{
 		"quota": {
 			`create Pod orders-0 in StatefulSet orders failed error: pods "orders-0" is forbidden: exceeded quota: pods-quota, requested: pods=1, used: pods=0, limited: pods=0`,
@@ -118,6 +121,7 @@ func TestRefusedPods(t *testing.T) {
 }
 
 func TestPodsThatDoNotStart(t *testing.T) {
+	t.Parallel()
 	waiting := func(container, reason, message string) corev1.PodStatus {
 		status := []corev1.ContainerStatus{{
 			Name: container, Image: "x", ImageID: "x",
@@ -176,6 +180,7 @@ func TestPodsThatDoNotStart(t *testing.T) {
 }
 
 func TestMissingRights(t *testing.T) {
+	t.Parallel()
 	namespace := plane.Namespace(t)
 	poor := poorAccount(t, namespace, "services", "get", "list", "watch", "patch")
 	startOperatorWith(t, namespace, func(config *rest.Config, _ *ctrl.Options) { config.Impersonate.UserName = poor })
@@ -186,6 +191,7 @@ func TestMissingRights(t *testing.T) {
 
 // TestUnknownSettingIsActedUpon: an older operator may have admitted it, and PostgreSQL copes with it.
 func TestUnknownSettingIsActedUpon(t *testing.T) {
+	t.Parallel()
 	c, _, _ := converged(t, 1)
 	edit(t, c, func() { c.Spec.Parameters = map[string]string{"work_men": "8MB"} })
 	awaitReady(t, c)
@@ -194,6 +200,7 @@ func TestUnknownSettingIsActedUpon(t *testing.T) {
 }
 
 func TestTerminatingNamespaceIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	namespace := plane.Namespace(t)
 	c := cluster(namespace, "orders", 1)
 	create(t, c)
@@ -219,6 +226,7 @@ func TestTerminatingNamespaceIsLeftAlone(t *testing.T) {
 }
 
 func TestReadyIsOnlyOfARolledOutGeneration(t *testing.T) {
+	t.Parallel()
 	c, _, _ := converged(t, 2)
 	watcher, err := plane.Client.Watch(t.Context(), &v1alpha1.PostgresClusterList{}, client.InNamespace(c.Namespace))
 	if err != nil {

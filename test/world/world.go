@@ -27,10 +27,10 @@ import (
 	"github.com/acme/pg-operator/test/controlplane"
 )
 
-// World is one namespace's.
+// World is one namespace's. It turns when something in it was changed, and once in a second.
 type World struct {
 	namespace string
-	client    client.Client
+	client    client.WithWatch
 
 	woken atomic.Bool
 	mu    sync.Mutex
@@ -48,8 +48,6 @@ type World struct {
 	Frozen bool
 	// Collects lets the world play the garbage collector as a whole, not for orphaned pods alone.
 	Collects bool
-	// Lazy worlds turn when they are woken, when they have just changed something, and once in a second.
-	Lazy bool
 	// Issues lets the world play cert-manager where there is none: certificates become ready; nothing is issued.
 	Issues bool
 }
@@ -65,13 +63,13 @@ func Start(t testing.TB, plane *controlplane.ControlPlane, namespace string) *Wo
 	config.QPS = -1
 	config.Wrap(w.Waking)
 	var err error
-	if w.client, err = client.New(config, client.Options{Scheme: plane.Scheme}); err != nil {
+	if w.client, err = client.NewWithWatch(config, client.Options{Scheme: plane.Scheme}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	var running sync.WaitGroup
+	w.watch(ctx, t, &running)
+	running.Go(func() {
 		ticker := time.NewTicker(40 * time.Millisecond)
 		defer ticker.Stop()
 		for {
@@ -82,9 +80,27 @@ func Start(t testing.TB, plane *controlplane.ControlPlane, namespace string) *Wo
 				w.turn(ctx)
 			}
 		}
-	}()
-	t.Cleanup(func() { cancel(); <-done })
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
 	return w
+}
+
+// watch wakes the world on every change of what it turns: listing all of that all the time would keep a core busy.
+func (w *World) watch(ctx context.Context, t testing.TB, running *sync.WaitGroup) {
+	for _, list := range []client.ObjectList{
+		&appsv1.StatefulSetList{}, &corev1.PodList{}, &corev1.PersistentVolumeClaimList{}, &corev1.ConfigMapList{},
+		&corev1.ResourceQuotaList{},
+	} {
+		watcher, err := w.client.Watch(ctx, list, client.InNamespace(w.namespace))
+		if err != nil {
+			t.Fatal(err)
+		}
+		running.Go(func() {
+			for range watcher.ResultChan() {
+				w.woken.Store(true)
+			}
+		})
+	}
 }
 
 // With changes the world between two turns.
@@ -95,7 +111,7 @@ func (w *World) With(change func()) {
 	w.woken.Store(true)
 }
 
-// Waking is a connection whose writes wake a lazy world.
+// Waking is a connection whose writes wake the world, whatever they change.
 func (w *World) Waking(inner http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		response, err := inner.RoundTrip(request)
@@ -116,7 +132,7 @@ func (w *World) turn(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.turns++
-	if w.Frozen || (w.Lazy && !w.woken.Swap(false) && w.turns%25 != 0) {
+	if w.Frozen || (!w.woken.Swap(false) && w.turns%25 != 0) {
 		return
 	}
 	sets := &appsv1.StatefulSetList{}

@@ -65,6 +65,36 @@ func TestWin(t *testing.T) {
 	}
 }
 
+// TestLoserDoesNotWaitForTheAPIServer: what a candidate does ends with its campaign, also while somebody else asks the
+// API server.
+func TestLoserDoesNotWaitForTheAPIServer(t *testing.T) {
+	r := adopter(t, &leaseKube{lease: lease.Lease{Version: "first", Holder: "db-1_x", Term: 3, SystemID: "7"}})
+	seen := r.keeper.last
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	r.keeper.mu.Lock()
+	defer r.keeper.mu.Unlock()
+	go func() {
+		_, err := r.keeper.candidacy(ctx)
+		ended <- err
+	}()
+	go func() {
+		_, err := r.keeper.Win(ctx, seen.Taken(r.keeper.identity), seen, false)
+		ended <- err
+	}()
+	cancel()
+	for range 2 {
+		select {
+		case err := <-ended:
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("ended with %v, want that it was cancelled", err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("waits on")
+		}
+	}
+}
+
 // TestWinUnheard takes the Lease without hearing of it.
 func TestWinUnheard(t *testing.T) {
 	api := &leaseKube{lease: lease.Lease{Version: "first", Holder: "db-1_x", Term: 3, SystemID: "7"}}

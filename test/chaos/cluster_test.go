@@ -52,7 +52,7 @@ func withoutOperator(ctx context.Context, b *bed, primary string) (mend, error) 
 	return bring, err
 }
 
-// switchover asks for another primary, and waits until there is one.
+// switchover asks for another primary, and waits until there is one: the one that was asked for, unless it was late.
 func switchover(ctx context.Context, b *bed, primary string) (mend, error) {
 	target := b.others(primary)[0]
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
@@ -66,9 +66,9 @@ func switchover(ctx context.Context, b *bed, primary string) (mend, error) {
 	if err = b.cluster.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return nil, err
 	}
-	_, err = localcluster.Wait(ctx, time.Minute, target+" is the primary", func(ctx context.Context) (bool, string) {
+	_, err = localcluster.Wait(ctx, time.Minute, "another primary", func(ctx context.Context) (bool, string) {
 		holder, _, unread := b.lease(ctx)
-		return holder == target, fmt.Sprintf("%s holds the Lease, %v", holder, unread)
+		return holder != "" && holder != primary, fmt.Sprintf("%s holds the Lease, %v", holder, unread)
 	})
 	return nil, err
 }

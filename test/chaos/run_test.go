@@ -102,6 +102,7 @@ func (r *trial) run() {
 		})
 	}
 	if err != nil {
+		r.logSteps(ctx, began)
 		r.fail(fmt.Errorf("start the fault: %w", err))
 	}
 	wait(ctx, r.fault.hold)
@@ -123,9 +124,7 @@ func (r *trial) run() {
 	until := r.load.Now()
 	r.load.Stop()
 	r.watcher.Stop()
-	for _, text := range r.bed.stepsOf(ctx, began) {
-		r.t.Log(text)
-	}
+	r.logSteps(ctx, began)
 	var failover *v1alpha1.FailoverRecord
 	failover, r.result.Reason = told()
 	r.result.Detected, r.result.Promoted = stages(failover, began)

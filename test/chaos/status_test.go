@@ -67,7 +67,7 @@ func collect(seen map[string]bool, status v1alpha1.PostgresClusterStatus) {
 
 // telling are what agents log of the steps of a failover.
 var telling = regexp.MustCompile(`PostgreSQL ended unexpectedly|Gives the Lease away|Hands over|Lease changed|Was (not )?elected|` +
-	`let this instance go on|Became the primary|Led the -rw Service here|Fencing PostgreSQL|licence to take writes|sentinel ended|Diagnosed why|State changed`)
+	`let this instance go on|Became the primary|Led the -rw Service here|Fencing PostgreSQL|licence to take writes|sentinel ended|Diagnosed why|State changed|Answered a candidate|Failed to|Task failed`)
 
 // short leaves out of a line of an agent's log what says nothing here.
 func short(line string) string {
@@ -83,6 +83,12 @@ func short(line string) string {
 		text += fmt.Sprintf(" %s=%v", key, said[key])
 	}
 	return text
+}
+
+func (r *trial) logSteps(ctx context.Context, since time.Time) {
+	for _, text := range r.bed.stepsOf(ctx, since) {
+		r.t.Log(text)
+	}
 }
 
 // stepsOf are the lines of the agents' logs that tell what they did after a moment, in the order of their times, which
@@ -112,5 +118,5 @@ func (b *bed) stepsOf(ctx context.Context, since time.Time) []string {
 	for _, s := range steps {
 		lines = append(lines, fmt.Sprintf("%.3f %s", s.at.Seconds(), s.text))
 	}
-	return lines[:min(len(lines), 60)]
+	return lines[:min(len(lines), 80)]
 }

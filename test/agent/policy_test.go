@@ -4,13 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -29,7 +27,6 @@ import (
 // installPolicies puts config/policy in force until the test ends.
 func installPolicies(t *testing.T) {
 	t.Helper()
-	plane.Kubectl(t, "apply", "--server-side", "-k", filepath.Join(plane.Repository, "config", "policy"))
 	probe := &corev1.Service{ObjectMeta: metav1.ObjectMeta{
 		Name: "probe-rw", Namespace: plane.Namespace(t), Labels: naming.Cluster("probe").Labels(),
 	}}
@@ -37,32 +34,13 @@ func installPolicies(t *testing.T) {
 	if err := plane.Client.Create(t.Context(), probe); err != nil {
 		t.Fatal(err)
 	}
-	inForce := func(want bool) func(context.Context) error {
+	forge := func(labels map[string]string) func(context.Context) error {
 		return func(ctx context.Context) error {
-			for _, labels := range []map[string]string{
-				{discoveryv1.LabelServiceName: "probe-rw"},
-				{discoveryv1.LabelServiceName: "probe-rw", naming.LabelCluster: "probe"},
-			} {
-				forged := endpointSlice(probe.Namespace, "forged", labels, "10.9.9.9")
-				if err := plane.Client.Create(ctx, forged, client.DryRunAll); apierrors.IsForbidden(err) != want {
-					return fmt.Errorf("a forged EndpointSlice: %w", err)
-				}
-			}
-			return nil
+			return plane.Client.Create(ctx, endpointSlice(probe.Namespace, "forged", labels, "10.9.9.9"), client.DryRunAll)
 		}
 	}
-	t.Cleanup(func() {
-		ctx := context.WithoutCancel(t.Context())
-		for _, kind := range []client.Object{
-			&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicy{},
-		} {
-			if err := plane.Client.DeleteAllOf(ctx, kind, client.MatchingLabels{naming.LabelName: "pg-operator"}); err != nil {
-				t.Error(err)
-			}
-		}
-		controlplane.EventuallyIn(ctx, t, inForce(false))
-	})
-	controlplane.Eventually(t, inForce(true))
+	plane.InstallPolicies(t, forge(map[string]string{discoveryv1.LabelServiceName: probe.Name}),
+		forge(map[string]string{discoveryv1.LabelServiceName: probe.Name, naming.LabelCluster: "probe"}))
 }
 
 func endpointSlice(namespace, name string, labels map[string]string, addresses ...string) *discoveryv1.EndpointSlice {

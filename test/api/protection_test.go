@@ -2,19 +2,13 @@ package api
 
 import (
 	"context"
-	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/acme/pg-operator/apis/naming"
-	"github.com/acme/pg-operator/test/controlplane"
 )
 
 const (
@@ -26,32 +20,11 @@ const (
 // installPolicy puts config/policy in force until the test ends.
 func installPolicy(t *testing.T) {
 	t.Helper()
-	dir := filepath.Join(plane.Repository, "config", "policy")
-	plane.Kubectl(t, "apply", "--server-side", "-k", dir)
-	namespace := plane.Namespace(t)
-	probe := object(t, namespace, "probe", `{deletionProtection: true}`)
+	probe := object(t, plane.Namespace(t), "probe", `{deletionProtection: true}`)
 	if err := plane.Client.Create(t.Context(), probe.DeepCopy()); err != nil {
 		t.Fatal(err)
 	}
-	inForce := func(ctx context.Context, want bool) error {
-		err := plane.Client.Delete(ctx, probe.DeepCopy(), client.DryRunAll)
-		if (err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy")) != want { // Not the webhook's word.
-			return fmt.Errorf("a dry run of a deletion: %w", err)
-		}
-		return nil
-	}
-	t.Cleanup(func() {
-		ctx := context.WithoutCancel(t.Context())
-		for _, kind := range []client.Object{
-			&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicy{},
-		} {
-			if err := plane.Client.DeleteAllOf(ctx, kind, client.MatchingLabels{naming.LabelName: "pg-operator"}); err != nil {
-				t.Error(err)
-			}
-		}
-		controlplane.EventuallyIn(ctx, t, func(ctx context.Context) error { return inForce(ctx, false) })
-	})
-	controlplane.Eventually(t, func(ctx context.Context) error { return inForce(ctx, true) })
+	plane.InstallPolicies(t, func(ctx context.Context) error { return plane.Client.Delete(ctx, probe.DeepCopy(), client.DryRunAll) })
 }
 
 // wayOut is what both layers say.

@@ -368,7 +368,7 @@ func TestCompute(t *testing.T) {
 		},
 		"the primary's volume is deleted under it": {
 			change: func(s *snapshot.Cluster) { s.Instances[0].Claim.DeletionTimestamp = &metav1.Time{Time: now} },
-			reason: v1alpha1.ReasonVolumeLost, others: "Stalled", message: "dump the database now",
+			reason: v1alpha1.ReasonVolumeLost, others: "Stalled", message: "switchover), or dump the database",
 		},
 		"no default StorageClass": {
 			change: func(s *snapshot.Cluster) {

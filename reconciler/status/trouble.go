@@ -9,6 +9,7 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/apis/v1alpha1"
 	"github.com/acme/pg-operator/reconciler/decide"
 	"github.com/acme/pg-operator/reconciler/outcome"
@@ -236,7 +237,8 @@ func volumeLoss(instance snapshot.Instance, primary bool) string {
 	case instance.Claim.DeletionTimestamp.IsZero() || instance.Pod == nil || instance.Terminating():
 		return ""
 	case primary:
-		return "is deleted as soon as its Pod stops, and the primary's data with it; dump the database now"
+		return "is deleted as soon as its Pod stops, and the primary's data with it; before that, have another instance that " +
+			"streams become the primary (annotation " + naming.AnnotationSwitchover + "), or dump the database"
 	}
 	return fmt.Sprintf("is deleted as soon as its Pod stops; delete Pod %q, so that the replica is made anew", instance.Pod.Name)
 }

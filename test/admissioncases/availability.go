@@ -8,6 +8,29 @@ var availability = map[string]Case{
 	"synchronous two of five": {New: `{replicas: 5, synchronous: {mode: quorum, number: 2, durability: required}}`},
 	"synchronous added":       {Old: `{replicas: 3}`, New: `{replicas: 3, synchronous: {mode: quorum}}`},
 	"synchronous removed":     {Old: `{replicas: 3, synchronous: {mode: quorum}}`, New: `{replicas: 3}`},
+	"synchronous empty":       {New: `{replicas: 3, synchronous: {}}`, Refused: []string{"spec.synchronous.mode"}, Says: "Required value"},
+	"synchronous all of five": {
+		New: `{replicas: 5, synchronous: {mode: quorum, number: 4}}`, Warns: "writes wait while any replica is down",
+	},
+	"synchronous for any number of replicas": {
+		New: `{replicas: 6, synchronous: {mode: quorum, number: 5}}`, Refused: []string{"spec.replicas", "spec.synchronous.number"},
+	},
+	"synchronous without replicas": {
+		New: `{synchronous: {mode: quorum}}`, Refused: []string{"spec.synchronous.mode"}, Says: "set spec.replicas to at least 2",
+	},
+	"synchronous mode in other letters": {
+		New: `{replicas: 3, synchronous: {mode: Quorum}}`, Refused: []string{"spec.synchronous.mode"},
+	},
+	"synchronous number negative": {
+		New: `{replicas: 3, synchronous: {mode: quorum, number: -1}}`, Refused: []string{"spec.synchronous.number"},
+	},
+	"synchronous off with too large a number": {
+		New: `{replicas: 3, synchronous: {mode: "off", number: 4}}`, Warns: "mean nothing while mode is off",
+	},
+	"synchronous number raised too far": {
+		Old: `{replicas: 3, synchronous: {mode: quorum, number: 2}}`, New: `{replicas: 3, synchronous: {mode: quorum, number: 4}}`,
+		Refused: []string{"spec.synchronous.number"}, Says: "at most 2",
+	},
 	"synchronous without mode": {
 		New: `{replicas: 3, synchronous: {number: 1}}`, Refused: []string{"spec.synchronous.mode"}, Says: "Required value",
 	},
@@ -53,6 +76,10 @@ var availability = map[string]Case{
 	"synchronous and commits that do not wait": {
 		New:   `{replicas: 3, synchronous: {mode: quorum}, parameters: {Synchronous_commit: "local"}}`,
 		Warns: "local acknowledges commits that no replica has",
+	},
+	"synchronous preferred and commits that do not wait": {
+		New:   `{replicas: 3, synchronous: {mode: quorum, durability: preferred}, parameters: {synchronous_commit: "OFF"}}`,
+		Warns: "off acknowledges commits that no replica has",
 	},
 	"synchronous and commits in memory": {
 		New:   `{replicas: 3, synchronous: {mode: quorum}, parameters: {synchronous_commit: remote_write}}`,
@@ -104,10 +131,17 @@ var availability = map[string]Case{
 		Old: `{failover: {leaseDuration: 30s, suspicion: 10s}}`, New: `{failover: {leaseDuration: 10s, suspicion: 10s}}`,
 		Refused: []string{"spec.failover.suspicion"}, Says: "which is 10s",
 	},
-	"failover lag too large": {New: `{failover: {maxLag: 1025Gi}}`, Refused: []string{"spec.failover.maxLag"}, Says: "1024Gi"},
-	"failover lag in Ti":     {New: `{failover: {maxLag: 1Ti}}`, Refused: []string{"spec.failover.maxLag"}},
-	"failover lag in MB":     {New: `{failover: {maxLag: 16MB}}`, Refused: []string{"spec.failover.maxLag"}, Says: "such as 16Mi"},
-	"failover lag negative":  {New: `{failover: {maxLag: -1Mi}}`, Refused: []string{"spec.failover.maxLag"}},
+	"failover lease removed below suspicion": {
+		Old: `{failover: {leaseDuration: 60s, suspicion: 30s}}`, New: `{failover: {suspicion: 30s}}`,
+		Refused: []string{"spec.failover.suspicion"}, Says: "which is 10s when omitted",
+	},
+	"failover suspicion just below the lease": {New: `{replicas: 3, failover: {leaseDuration: 5s, suspicion: 4999ms}}`},
+	"failover lease without unit":             {New: `{failover: {leaseDuration: "10"}}`, Refused: []string{"spec.failover.leaseDuration"}},
+	"failover lag without unit":               {New: `{failover: {maxLag: "16777216"}}`, Refused: []string{"spec.failover.maxLag"}},
+	"failover lag too large":                  {New: `{failover: {maxLag: 1025Gi}}`, Refused: []string{"spec.failover.maxLag"}, Says: "1024Gi"},
+	"failover lag in Ti":                      {New: `{failover: {maxLag: 1Ti}}`, Refused: []string{"spec.failover.maxLag"}},
+	"failover lag in MB":                      {New: `{failover: {maxLag: 16MB}}`, Refused: []string{"spec.failover.maxLag"}, Says: "such as 16Mi"},
+	"failover lag negative":                   {New: `{failover: {maxLag: -1Mi}}`, Refused: []string{"spec.failover.maxLag"}},
 	"failover mistakes at once": {
 		New:     `{failover: {leaseDuration: 1s, suspicion: 1ms, maxLag: lots}}`,
 		Refused: []string{"spec.failover.leaseDuration", "spec.failover.maxLag", "spec.failover.suspicion"},

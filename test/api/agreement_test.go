@@ -61,9 +61,9 @@ var (
 	modeValues       = []v1alpha1.SynchronousMode{"quorum", "quorum", "quorum", "off", "first", ""}
 	durabilityValues = []v1alpha1.Durability{"", "required", "preferred", "strict"}
 	numberValues     = []*int32{nil, new(int32(1)), new(int32(2)), new(int32(4)), new(int32(0)), new(int32(5))}
-	leaseValues      = []string{"", "5s", "10s", "60s", "4s", "61s", "05s", "1m", "7.5s", "10"}
-	suspicionValues  = []string{"", "500ms", "1500ms", "2.5s", "5s", "10s", "30s", "30.001s", "499ms", "0.5s", "1", "1m", "-1s", "99999s", ".5s"}
-	lagValues        = []string{"", "0Mi", "16Mi", "1024Gi", "1025Gi", "1048576Mi", "1048577Mi", "016Mi", "16M", "1Ti", "-1Mi", "9999999Ki"}
+	leaseValues      = []string{"", "5s", "10s", "60s", "4s", "61s", "05s", "010s", "1m", "7.5s", "10", "+10s", "10s\n", " 10s", "10S"}
+	suspicionValues  = []string{"", "500ms", "1500ms", "2.5s", "5s", "10s", "30s", "30.001s", "499ms", "0.5s", "1", "1m", "-1s", "99999s", "999999999s", ".5s", "00501ms", "1e3ms", "1s500ms", "\uff12s", "2s\n", "2 s"}
+	lagValues        = []string{"", "0Mi", "16Mi", "1024Gi", "1025Gi", "1048576Mi", "1048577Mi", "016Mi", "16M", "1Ti", "-1Mi", "9999999Ki", "1.5Gi", "16Mi\n", "16777216", "16mi", "16MiMiMiMiMiMiMiMi"}
 	// Lengths of lists and maps: few, as many as may be, one too many.
 	parameterCounts, spreadCounts, otherCounts = []int{0, 1, 1, 256, 257}, []int{0, 1, 16, 17}, []int{0, 1, 64, 65}
 )

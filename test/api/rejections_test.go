@@ -136,6 +136,7 @@ func otherMistakes(namespace string) map[string]func(*testing.T) rejection {
 		"text for a list":          send(fit, `{hba: "host all all all md5"}`),
 		"off without quotes":       send(fit, `{synchronous: {mode: off}}`),
 		"scale too far":            run("scaled", `{replicas: 3}`, "scale", "pgc/scaled", "--replicas=9"),
+		"scale below the quorum":   run("waiting", `{replicas: 3, synchronous: {mode: quorum, number: 2}}`, "scale", "pgc/waiting", "--replicas=2"),
 		"scale to nothing":         run("emptied", `{replicas: 3}`, "scale", "pgc/emptied", "--replicas=0"),
 		"delete what is protected": run("protected", `{deletionProtection: true}`, "delete", "pgc/protected"),
 	}

@@ -160,10 +160,11 @@ func warnSynchronous(s *spec) []string {
 		(s.Synchronous.Number != nil || s.Synchronous.Durability != "") {
 		warnings = append(warnings, "spec.synchronous: number and durability mean nothing while mode is off")
 	}
-	if !s.SynchronousRequired() {
+	if s.SynchronousNumber() == 0 {
 		return warnings
 	}
 	switch replicas := replicasOf(s); {
+	case !s.SynchronousRequired():
 	case replicas == 2:
 		warnings = append(warnings,
 			"spec.synchronous: writes wait while the only replica is down; use 3 replicas, or durability preferred")

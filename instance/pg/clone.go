@@ -35,6 +35,10 @@ func (u Upstream) conninfo(database string) string {
 	add("port", fmt.Sprint(u.Port))
 	add("user", postgres.RoleReplication)
 	add("dbname", database)
+	if database != "" {
+		// pg_rewind guards itself against other settings of a database, but not against these.
+		add("options", "-c local_preload_libraries= -c idle_session_timeout=0 -c role=none")
+	}
 	add("application_name", u.Application)
 	add("sslmode", "verify-full")
 	add("sslcert", u.Keys.Certificate())
@@ -111,6 +115,7 @@ func (v Volume) discard() error {
 // Rewind takes back what the data has and the primary does not, and makes it a replica's. PostgreSQL must not run.
 // After a failure only a clone helps: the data is marked as torn.
 func (v Volume) Rewind(ctx context.Context, programs Programs, primary Upstream) error {
+	primary.awaitPlace(ctx)
 	if err := WriteFile(v.tornMarker(), nil); err != nil {
 		return err
 	}

@@ -82,9 +82,9 @@ func (p *Process) Promote(ctx context.Context, slots []string) (Observation, err
 	}
 }
 
-// endClients ends the sessions of clients, but for the agent's.
+// endClients ends the sessions of clients, but for the agent's: the name of those alone is anybody's.
 func endClients(ctx context.Context, conn *pgx.Conn) error {
-	_, err := conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_get_activity(NULL)
-		WHERE backend_type = 'client backend' AND application_name <> current_setting('application_name')`)
+	_, err := conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_get_activity(NULL) WHERE backend_type = 'client backend'
+		AND (application_name <> current_setting('application_name') OR pg_get_userbyid(usesysid) <> session_user)`)
 	return err
 }

@@ -84,8 +84,21 @@ func provisionReplication(ctx context.Context, conn *pgx.Conn) error {
 			statements = append(statements, "GRANT EXECUTE ON FUNCTION pg_catalog."+function+" TO "+role)
 		}
 	}
+	var due bool
+	if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = $1 AND NOT EXISTS (
+			SELECT FROM pg_auth_members AS m JOIN pg_roles AS u ON u.oid = m.member WHERE m.roleid = r.oid AND u.rolname = $2))`,
+		roleReserved, postgres.RoleReplication).Scan(&due); err != nil {
+		return err
+	}
+	if due {
+		statements = append(statements, "GRANT "+roleReserved+" TO "+role)
+	}
 	return inTransaction(ctx, conn, statements)
 }
+
+// roleReserved may use the places of reserved_connections, which rewinds need where applications take all others.
+// PostgreSQL has it from version 16 on.
+const roleReserved = "pg_use_reserved_connections"
 
 func inTransaction(ctx context.Context, conn *pgx.Conn, statements []string) error {
 	if len(statements) == 0 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/acme/pg-operator/postgres"
 )
@@ -23,19 +24,32 @@ var pinned = map[string]string{
 	"lock_timeout":                        "10s",
 	"idle_in_transaction_session_timeout": "60s",
 	"default_transaction_read_only":       "off",
-	"synchronous_commit":                  "local",
-	"client_encoding":                     "UTF8",
-	"role":                                "none",
+	// A replica refuses serializable transactions.
+	"default_transaction_isolation":  "read committed",
+	"default_transaction_deferrable": "off",
+	"synchronous_commit":             "local",
+	"client_encoding":                "UTF8",
+	"standard_conforming_strings":    "on",
+	"role":                           "none",
+	"bytea_output":                   "hex",
 	// The watch of a server is idle between two looks.
 	"idle_session_timeout": "0",
 	// Nobody's library runs as the superuser, or keeps the agent from its own server by not being there.
 	"session_preload_libraries": "",
 	"local_preload_libraries":   "",
+	// The verifier of a password is in a statement of ours, and belongs into no log and no statistics.
+	"log_statement":                    "none",
+	"log_min_duration_statement":       "-1",
+	"log_min_duration_sample":          "-1",
+	"log_transaction_sample_rate":      "0",
+	"log_min_error_statement":          "panic",
+	"pg_stat_statements.track_utility": "off",
 }
 
 // pinnedSince are settings that PostgreSQL has from a major version on; an older one refuses a session that names them.
 var pinnedSince = map[string]map[string]string{
-	"17": {"transaction_timeout": "0"},
+	// A trigger on logins that fails would keep the agent out.
+	"17": {"transaction_timeout": "0", "event_triggers": "off"},
 }
 
 // pins are the pinned settings that PostgreSQL of a major version has; of an unknown one, those that all have.
@@ -60,7 +74,38 @@ func (s Server) Connect(ctx context.Context, database string) (*pgx.Conn, error)
 	config.Password = ""
 	maps.Copy(config.RuntimeParams, pins(s.Programs.Version.Major))
 	config.ConnectTimeout = 5 * time.Second
-	return pgx.ConnectConfig(ctx, config)
+	var conn *pgx.Conn
+	err = whileFull(ctx, fullPatience, fullPolling, func() (err error) {
+		conn, err = pgx.ConnectConfig(ctx, config)
+		return err
+	})
+	return conn, err
+}
+
+// Who is not let in for lack of places has one until then, also one that is reserved. So for moments there may be none
+// for the agent, while many try.
+const (
+	fullPatience = time.Second
+	fullPolling  = 5 * time.Millisecond
+)
+
+// whileFull tries to connect again for a while as long as the server has no place for the session.
+func whileFull(ctx context.Context, patience, polling time.Duration, connect func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(polling)
+	defer tick.Stop()
+	for {
+		err := connect()
+		if full, ok := errors.AsType[*pgconn.PgError](err); !ok || full.Code != "53300" {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // Observation is what a running server says of itself.

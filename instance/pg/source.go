@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -12,8 +13,8 @@ import (
 	"github.com/acme/pg-operator/postgres"
 )
 
-// connect opens a session of the replication role's on the primary.
-func (u Upstream) connect(ctx context.Context) (*pgx.Conn, error) {
+// config is for a session of the replication role's on the primary.
+func (u Upstream) config() (*pgx.ConnConfig, error) {
 	certificate, authority, err := u.Keys.Load()
 	if err != nil {
 		return nil, err
@@ -35,13 +36,47 @@ func (u Upstream) connect(ctx context.Context) (*pgx.Conn, error) {
 	// As far as somebody who is no superuser may set them.
 	for _, name := range []string{
 		"search_path", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout",
-		"default_transaction_read_only", "client_encoding", "role", "local_preload_libraries",
+		"default_transaction_read_only", "default_transaction_isolation", "default_transaction_deferrable", "client_encoding",
+		"standard_conforming_strings", "bytea_output", "role", "local_preload_libraries",
 	} {
 		config.RuntimeParams[name] = pinned[name]
 	}
 	config.RuntimeParams["application_name"] = u.Application
 	config.RuntimeParams["statement_timeout"] = "10s"
+	return config, nil
+}
+
+// connect opens a session of the replication role's on the primary. It is one for replication, which can be asked as well
+// but knows the simple protocol only: applications that have taken all of max_connections are not in its way.
+func (u Upstream) connect(ctx context.Context) (*pgx.Conn, error) {
+	config, err := u.config()
+	if err != nil {
+		return nil, err
+	}
+	config.RuntimeParams["replication"] = "database"
+	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
 	return pgx.ConnectConfig(ctx, config)
+}
+
+// How long a rewind waits for a place among the primary's sessions, and how often it looks for one.
+const (
+	placePatience = 5 * time.Second
+	placePolling  = 200 * time.Millisecond
+)
+
+// awaitPlace waits until the primary has a place for an ordinary session, such as pg_rewind's, or for a while.
+func (u Upstream) awaitPlace(ctx context.Context) {
+	config, err := u.config()
+	if err != nil {
+		return // pg_rewind says so.
+	}
+	_ = whileFull(ctx, placePatience, placePolling, func() error {
+		conn, err := pgx.ConnectConfig(ctx, config)
+		if err != nil {
+			return err
+		}
+		return conn.Close(ctx)
+	})
 }
 
 // Source asks the primary what it can still offer data at position own, with log files of segmentSize bytes.

@@ -11,9 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/acme/pg-operator/apis/naming"
 	"github.com/acme/pg-operator/instance/agent"
 	"github.com/acme/pg-operator/instance/contract"
 	"github.com/acme/pg-operator/instance/lease"
@@ -38,7 +35,9 @@ func TestElections(t *testing.T) {
 	if asOrdinaryUser(t) {
 		return
 	}
-	c := &trio{world: newWorld(), config: config(programs.Version.Major, 3, nil)}
+	c := &trio{world: newWorld(), config: config(programs.Version.Major, 3, map[string]string{
+		"wal_level": "logical", "max_connections": "20", "max_standby_streaming_delay": "-1", // A reader may be in the way for ever.
+	})}
 	c.config.FailoverEnabled, c.config.MaxLagBytes, c.config.SuspicionMillis = true, 16<<20, 1500
 	a := newAuthority(t)
 	for ordinal := range int32(3) {
@@ -49,6 +48,7 @@ func TestElections(t *testing.T) {
 		run  func(*testing.T)
 	}{
 		{"begin", c.begin},
+		{"a hostile owner moves in", c.movesIn},
 		{"postmaster killed", c.killed},
 		{"pod stopped", c.stopped},
 		{"API server down", c.outage},
@@ -60,6 +60,9 @@ func TestElections(t *testing.T) {
 		{"Lease made anew", c.madeAnew},
 		{"primary known to have ended", c.dead},
 		{"primary silent, quorum required", c.silent},
+		{"impostor", c.impostor},
+		{"crowded", c.crowded},
+		{"the hostile owner gained nothing", c.gainedNothing},
 	} {
 		begun := time.Now()
 		if !t.Run(step.name, func(t *testing.T) {
@@ -346,8 +349,7 @@ func commit(t *testing.T, h *host, n int) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, fmt.Sprintf("host=127.0.0.1 port=%d user=%s password='%s' dbname=app sslmode=verify-full sslrootcert=%s",
-		h.port, naming.UserApp, password, h.path("server", "ca.crt")))
+	conn, err := h.app(ctx, "app", usable(map[string]string{"default_transaction_read_only": "off"}))
 	if err != nil {
 		return err
 	}

@@ -14,11 +14,12 @@ import (
 )
 
 // TestWithoutOperator stops, then removes and re-installs the operator: the
-// databases must not notice. It runs alone.
+// databases must not notice, and one that is deleted goes. It runs alone.
 func TestWithoutOperator(t *testing.T) {
 	cluster := environment(t)
-	db := newDatabase(t, cluster, "alone", replicas(2))
+	db, orphan := newDatabase(t, cluster, "alone", replicas(2)), newDatabase(t, cluster, "orphan", nil)
 	db.awaitReady(readyTimeout)
+	orphan.awaitReady(readyTimeout)
 	l := db.write()
 	processes, err := cluster.OperatorReplicas(t.Context())
 	if err != nil {
@@ -37,11 +38,15 @@ func TestWithoutOperator(t *testing.T) {
 		if err := cluster.ScaleOperator(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
+		// No finalizer of ours holds a cluster back.
+		o := orphan.in(t)
+		o.kubectl("delete", "pgc", string(o.Cluster), "--cascade=foreground", "--wait=false")
 		d.replacePod(1)
 		d.awaitStreaming(1, readyTimeout)
 		d.replacePod(d.mustPrimary())
 		d.awaitWrites(l, readyTimeout)
 		d.awaitStreaming(1, time.Minute)
+		o.awaitGone()
 		if err := cluster.ScaleOperator(t.Context(), processes); err != nil {
 			t.Fatal(err)
 		}
@@ -98,28 +103,4 @@ func (d *database) podsAndRestarts(n int32) string {
 		text += "; "
 	}
 	return text
-}
-
-// TestDeletionEndsWithoutOperator: no finalizer of ours holds a cluster back. It runs alone.
-func TestDeletionEndsWithoutOperator(t *testing.T) {
-	cluster := environment(t)
-	beyondCore(t)
-	d := newDatabase(t, cluster, "orphan", nil)
-	d.awaitReady(readyTimeout)
-	processes, err := cluster.OperatorReplicas(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
-		defer cancel()
-		if err := cluster.ScaleOperator(ctx, processes); err != nil {
-			t.Errorf("bring the operator back: %v", err)
-		}
-	})
-	if err := cluster.ScaleOperator(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
-	d.kubectl("delete", "pgc", string(d.Cluster), "--cascade=foreground", "--timeout=60s")
-	d.awaitGone()
 }

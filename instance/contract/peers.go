@@ -10,6 +10,9 @@ type Heartbeat struct {
 	// which was not long ago.
 	Leading bool `json:"leading,omitempty"`
 	Healthy bool `json:"healthy,omitempty"`
+	// Kept is from where on a primary keeps its log for each of its replicas that needs some, by instance, such as
+	// "0/3000148". Nil if it leads nobody, or does not know yet.
+	Kept map[string]string `json:"kept"`
 }
 
 // Hint says that the Lease changed, or is about to.

@@ -115,6 +115,8 @@ type Observation struct {
 	Timeline   postgres.Timeline
 	// Written is a primary's flushed position; Received and Replayed are a replica's.
 	Written, Received, Replayed postgres.LSN
+	// Redo is from where on the server would apply its log if it crashed.
+	Redo postgres.LSN
 	// Receiver is the process that receives a replica's log, 0 if there is none. PostgreSQL says that it streams when it
 	// only begins to negotiate; Heard tells that the primary has sent something.
 	Receiver int
@@ -126,7 +128,7 @@ SELECT pg_is_in_recovery(),
        CASE WHEN pg_is_in_recovery() THEN '' ELSE pg_walfile_name(pg_current_wal_flush_lsn()) END,
        CASE WHEN pg_is_in_recovery() THEN '0/0' ELSE pg_current_wal_flush_lsn()::text END,
        coalesce(r.flushed_lsn, pg_last_wal_receive_lsn(), '0/0')::text,
-       coalesce(pg_last_wal_replay_lsn(), '0/0')::text,
+       coalesce(pg_last_wal_replay_lsn(), '0/0')::text, c.redo_lsn::text,
        CASE WHEN r.status = 'streaming' THEN r.pid ELSE 0 END,
        coalesce(r.last_msg_send_time <> r.last_msg_receipt_time, false),
        greatest(coalesce(r.received_tli, 0), c.timeline_id, coalesce(m.min_recovery_end_timeline, 0))
@@ -135,9 +137,9 @@ FROM pg_control_checkpoint() AS c CROSS JOIN pg_control_recovery() AS m LEFT JOI
 // Observe asks a server how it does.
 func Observe(ctx context.Context, conn *pgx.Conn) (Observation, error) {
 	var o Observation
-	var file, written, received, replayed string
+	var file, written, received, replayed, redo string
 	var receiving int64
-	err := conn.QueryRow(ctx, observeQuery).Scan(&o.Recovering, &file, &written, &received, &replayed,
+	err := conn.QueryRow(ctx, observeQuery).Scan(&o.Recovering, &file, &written, &received, &replayed, &redo,
 		&o.Receiver, &o.Heard, &receiving)
 	if err != nil {
 		return Observation{}, err
@@ -145,7 +147,7 @@ func Observe(ctx context.Context, conn *pgx.Conn) (Observation, error) {
 	for _, position := range []struct {
 		text string
 		lsn  *postgres.LSN
-	}{{written, &o.Written}, {received, &o.Received}, {replayed, &o.Replayed}} {
+	}{{written, &o.Written}, {received, &o.Received}, {replayed, &o.Replayed}, {redo, &o.Redo}} {
 		if *position.lsn, err = postgres.ParseLSN(position.text); err != nil {
 			return Observation{}, err
 		}

@@ -36,7 +36,7 @@ func TestElections(t *testing.T) {
 		return
 	}
 	c := &trio{world: newWorld(), config: config(programs.Version.Major, 3, map[string]string{
-		"wal_level": "logical", "max_connections": "20", "max_standby_streaming_delay": "-1", // A reader may be in the way for ever.
+		"wal_keep_size": "32MB", "wal_level": "logical", "max_connections": "20", "max_standby_streaming_delay": "-1", // A reader may be in the way for ever.
 	})}
 	c.config.FailoverEnabled, c.config.MaxLagBytes, c.config.SuspicionMillis = true, 16<<20, 1500
 	a := newAuthority(t)
@@ -54,6 +54,7 @@ func TestElections(t *testing.T) {
 		{"API server down", c.outage},
 		{"API server down, and a member", c.silence},
 		{"ordered to hand over", c.ordered},
+		{"a replica away through a failover", c.away},
 		{"primary hangs", c.hangs},
 		{"data removed", c.removed},
 		{"primary cut off", c.cutOff},

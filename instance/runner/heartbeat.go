@@ -83,6 +83,9 @@ func (r *Runner) listen(ctx context.Context, primary string) {
 	}
 	r.mu.Lock()
 	l := r.facts.Lease
+	if beat.Leading && beat.Term == l.Term && l.HeldBy() == primary {
+		r.primaryKeeps(beat.Kept)
+	}
 	r.mu.Unlock()
 	switch {
 	case beat.Term > l.Term:
@@ -114,10 +117,14 @@ func (r *Runner) Heartbeat(from string, promised int32) contract.Heartbeat {
 	f := r.facts
 	leads := f.Lease.Holder == lease.Identity(r.options.Instance, r.options.Incarnation) &&
 		f.Server.Up && !f.Server.Replica && f.Server.Accepting && !f.Server.Recovering
-	return contract.Heartbeat{
+	beat := contract.Heartbeat{
 		Instance: r.options.Instance, Term: f.Lease.Term, Leading: leads,
 		Healthy: f.Server.Accepting && time.Since(r.answered) < healthyFor,
 	}
+	if leads {
+		beat.Kept = r.keeps()
+	}
+	return beat
 }
 
 // notePromise notes the last term from which a member promised never to stream again. A holder that learns of its own

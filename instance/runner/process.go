@@ -41,7 +41,7 @@ const (
 // launch makes a started postmaster the instance's, and watches it until it ends.
 func (r *Runner) launch(ctx context.Context, p *pg.Process, replica bool, ending string) {
 	r.mu.Lock()
-	r.process, r.expected = p, false
+	r.process, r.expected, r.kept = p, false, nil
 	r.mu.Unlock()
 	r.update(func(f *agent.Facts) {
 		f.Server = agent.Server{Up: true, Replica: replica, LastError: ending}
@@ -218,7 +218,7 @@ func (w *serverWatch) learn(ctx context.Context, o pg.Observation) time.Duration
 	if quiet {
 		trouble = w.process.ReceiverTrouble()
 	}
-	slotsDue := w.slotsDue(ctx, o)
+	slotsDue := w.slotsDue(ctx, o, streaming)
 	replicas, err := w.lookAtStandbys(ctx, o)
 	if err != nil {
 		w.runner.log.Error(err, "Failed to look at the replicas")

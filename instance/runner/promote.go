@@ -47,7 +47,7 @@ func (r *Runner) promote(ctx context.Context) error {
 		if r.process != process {
 			return
 		}
-		r.promoted, r.observed = process, o
+		r.promoted, r.observed, r.kept = process, o, nil
 		r.promotedIn, r.promotedAt = l.Term, time.Now().UTC().Truncate(time.Millisecond)
 		f.Server = agent.Server{Up: true, Accepting: true, Timeline: o.Timeline}
 		f.Data.Replica = false

@@ -126,6 +126,10 @@ type Runner struct {
 	standbys standbys
 	// lastWritten is how far a primary that ended had written its log when it was last looked at.
 	lastWritten postgres.LSN
+	// kept is from where on the primary keeps its log for each instance, as this primary, or this replica's, last said at
+	// keptAt; nil before.
+	kept   map[string]postgres.LSN
+	keptAt time.Time
 	// quorum is what commits are to wait for; as the primary's it is that of quorumTerm.
 	quorum     lease.Quorum
 	quorumTerm int32

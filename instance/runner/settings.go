@@ -108,8 +108,8 @@ func (r *Runner) upstream(e agent.Endpoint) pg.Upstream {
 func (r *Runner) slots() []string {
 	slots := []string{}
 	for _, member := range r.facts.Config.Members {
-		if ordinal, ok := r.options.Cluster.Ordinal(member); ok && member != r.options.Instance {
-			slots = append(slots, pg.SlotName(ordinal))
+		if slot := r.slotOf(member); slot != "" && member != r.options.Instance {
+			slots = append(slots, slot)
 		}
 	}
 	return slots

@@ -58,28 +58,3 @@ func (w *serverWatch) gathers(s standbys) bool {
 	defer r.mu.Unlock()
 	return time.Since(r.starts.at) < quiet && len(r.heirs(s)) < len(r.others())
 }
-
-// slotsInterval is how often an instance looks whether its replication slots are as they should be.
-const slotsInterval = 3 * time.Second
-
-// slotsDue tells whether a primary has to look after its slots; a replica's are made at once.
-func (w *serverWatch) slotsDue(ctx context.Context, o pg.Observation) bool {
-	if time.Since(w.slotsAt) < slotsInterval {
-		return false
-	}
-	w.slotsAt = time.Now()
-	w.runner.mu.Lock()
-	slots := w.runner.slots()
-	w.runner.mu.Unlock()
-	due := false
-	var err error
-	if o.Recovering {
-		err = pg.ReplicaSlots(ctx, w.conn, slots)
-	} else {
-		due, err = pg.SlotsDue(ctx, w.conn, slots)
-	}
-	if err != nil {
-		w.runner.log.Error(err, "Failed to look after the replication slots")
-	}
-	return due
-}

@@ -50,6 +50,7 @@ type agent struct {
 	// What PostgreSQL was last given to wait for, since when, and how far the log was a while later.
 	applied   lease.Quorum
 	appliedAt time.Duration
+	damping   Damping
 	mark      postgres.LSN
 	markAt    time.Duration
 	renewedAt time.Duration
@@ -391,6 +392,7 @@ func (a *agent) sync() SyncStep {
 			facts.Streaming = append(facts.Streaming, nodeName(i))
 		}
 	}
+	facts.Damped = a.damping.Look(w.now, facts.Streaming)
 	step := NextSync(facts)
 	if w.sabotage.noJoint && step.Record != nil && len(step.Record.InForce) > 1 {
 		q := step.Record.InForce[len(step.Record.InForce)-1]

@@ -16,8 +16,9 @@ type Durability struct {
 // SyncFacts are what the holder of the Lease knows of its commits.
 type SyncFacts struct {
 	Wanted Durability
-	// Others are all members but the holder, Streaming those of them that get the log as it is written.
-	Others, Streaming []string
+	// Others are all members but the holder, Streaming those of them that get the log as it is written; Damped are those of
+	// these that are likely to leave again.
+	Others, Streaming, Damped []string
 	// Record is what the Lease says.
 	Record lease.Sync
 	// Applied is the quorum that PostgreSQL was last given; it has no standbys if commits wait for nobody.
@@ -44,7 +45,7 @@ type SyncStep struct {
 // for has every acknowledged commit. So where safety shrinks the Lease is written before PostgreSQL is told, and where
 // it grows after that has settled.
 func NextSync(f SyncFacts) SyncStep {
-	target := wantedQuorum(f.Wanted, f.Others, f.Streaming)
+	target := wantedQuorum(f.Wanted, f.Others, f.counted())
 	if !f.Applied.Equal(target) {
 		switch {
 		case f.Doubt:
@@ -68,6 +69,16 @@ func NextSync(f SyncFacts) SyncStep {
 		return SyncStep{}
 	}
 	return SyncStep{Record: &record}
+}
+
+// counted are whom commits may wait for. What is required is not had without those that may leave again, if the others
+// are too few.
+func (f SyncFacts) counted() []string {
+	counted := slices.DeleteFunc(slices.Clone(f.Streaming), func(s string) bool { return slices.Contains(f.Damped, s) })
+	if f.Wanted.Required && len(counted) < f.Wanted.Number {
+		return f.Streaming
+	}
+	return counted
 }
 
 // wantedQuorum is what commits should wait for. What is required is never less than asked for: while too few standbys

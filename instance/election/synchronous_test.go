@@ -154,6 +154,7 @@ func TestSyncSafe(t *testing.T) {
 			case 0:
 				m.Wanted = Durability{Number: rapid.IntRange(0, len(m.Others)).Draw(t, "number"), Required: rapid.Bool().Draw(t, "required")}
 			case 1:
+				m.Damped = slices.DeleteFunc(slices.Clone(m.Others), func(string) bool { return rapid.Bool().Draw(t, "steady") })
 				m.Streaming = slices.DeleteFunc(slices.Clone(m.Others), func(string) bool { return rapid.Bool().Draw(t, "gone") })
 			case 2:
 				m.written++
@@ -184,7 +185,7 @@ func TestSyncSafe(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		target := wantedQuorum(m.Wanted, m.Others, m.Streaming)
+		target := wantedQuorum(m.Wanted, m.Others, m.counted())
 		if met := (SyncFacts{Streaming: m.Streaming}).met(target); met && len(target.Standbys) > 0 &&
 			!m.Record.Equal(lease.Sync{Required: m.Wanted.Required, InForce: []lease.Quorum{target}}) {
 			t.Fatalf("ends with %q, want %s", m.Record, target)

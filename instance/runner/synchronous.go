@@ -33,6 +33,9 @@ type synchronizer struct {
 	runner   *Runner
 	poked    chan struct{}
 	settling settling
+	// damping follows who comes and goes in dampingTerm.
+	damping     election.Damping
+	dampingTerm int32
 }
 
 func newSynchronizer(r *Runner) *synchronizer {
@@ -108,6 +111,10 @@ func (s *synchronizer) facts(now time.Time) (f election.SyncFacts, term int32, r
 			f.Streaming = append(f.Streaming, standby.Instance)
 		}
 	}
+	if s.dampingTerm != facts.Lease.Term {
+		s.damping, s.dampingTerm = election.Damping{}, facts.Lease.Term
+	}
+	f.Damped = s.damping.Look(seen.at.Sub(r.begun), f.Streaming)
 	f.Settled = s.settling.look(facts.Lease.Term, r.quorum, seen, r.renewed)
 	return f, facts.Lease.Term, true
 }

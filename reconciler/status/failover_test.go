@@ -191,6 +191,24 @@ func TestStatusOfAFailover(t *testing.T) {
 	}
 }
 
+// TestWhoWaitsForAnother: an instance that knows less than another one is not quoted.
+func TestWhoWaitsForAnother(t *testing.T) {
+	s := healthy()
+	notReady(s, 0)
+	s.Instances[0].Report.Waiting, s.Instances[0].Report.Message = contract.WaitingForElection, "waits for db-1"
+	for _, test := range []struct{ waiting, reason, says string }{
+		{"", v1alpha1.ReasonNoPrimary, "instance db-0 does not take over: waits for db-1"},
+		{contract.TooFarBehind, v1alpha1.ReasonTooFarBehind, "instance db-1 does not take over: lacks much"},
+	} {
+		s.Instances[1].Report.Waiting, s.Instances[1].Report.Message = test.waiting, "lacks much"
+		got, _ := status.Compute(s, next(s), &outcome.Result{}, now)
+		ready := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionReady)
+		if ready.Reason != test.reason || !strings.Contains(ready.Message, test.says) {
+			t.Errorf("%s: %s", test.waiting, worded(got.Conditions))
+		}
+	}
+}
+
 // TestWaitingIsLookedAtAgain: no event tells that a minute is over.
 func TestWaitingIsLookedAtAgain(t *testing.T) {
 	s := healthy()

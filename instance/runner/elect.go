@@ -26,14 +26,14 @@ func (r *Runner) elect(ctx context.Context) error {
 	defer r.waitFor("", "")
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	pause := electAgain
+	pause, detected := electAgain, time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
 		}
-		over, err := r.campaign(ctx)
+		over, err := r.campaign(ctx, detected)
 		if over || ctx.Err() != nil {
 			return nil
 		}
@@ -47,8 +47,8 @@ func (r *Runner) elect(ctx context.Context) error {
 }
 
 // campaign asks the members once, and takes the Lease if they have it so. over tells that there is nothing to campaign
-// for, or that it was won.
-func (r *Runner) campaign(ctx context.Context) (over bool, err error) {
+// for, or that it was won. detected is when the first attempt began.
+func (r *Runner) campaign(ctx context.Context, detected time.Time) (over bool, err error) {
 	// Without the API server nobody can win, and nobody is to lose the primary for it.
 	l, err := r.keeper.candidacy(ctx)
 	if err != nil {
@@ -65,7 +65,7 @@ func (r *Runner) campaign(ctx context.Context) (over bool, err error) {
 	own := r.Vote(ctx, q)
 	own.Granted = false // Only when it is given in earnest.
 	run := candidacy{
-		runner: r, lease: l, suspected: !challenge.Free, begun: time.Now(), replies: make(chan reply, 2*len(l.Members)+2),
+		runner: r, lease: l, suspected: !challenge.Free, detected: detected, begun: time.Now(), replies: make(chan reply, 2*len(l.Members)+2),
 		campaign: election.NewCampaign(r.elapsed(), r.options.Instance, r.view.current(), l, own, !challenge.Free),
 	}
 	return run.run(ctx)
@@ -83,8 +83,9 @@ type candidacy struct {
 	lease     lease.Lease
 	suspected bool
 	campaign  *election.Campaign
-	begun     time.Time
-	replies   chan reply
+	// detected is when the first attempt began, of which the failover's record tells, begun when this one did.
+	detected, begun time.Time
+	replies         chan reply
 	// asking are the members, and the instance itself, whose answers are awaited.
 	asking map[string]bool
 }
@@ -179,7 +180,7 @@ func (c *candidacy) take(ctx context.Context, step election.Step) (over bool, er
 	l := step.Lease
 	if from := c.lease.Former(); from != r.options.Instance {
 		l.Failover = &lease.Failover{
-			From: from, To: r.options.Instance, Cause: c.cause(), Term: l.Term, Detected: c.begun.UTC().Truncate(time.Millisecond),
+			From: from, To: r.options.Instance, Cause: c.cause(), Term: l.Term, Detected: c.detected.UTC().Truncate(time.Millisecond),
 			LostBytes: step.LostBytes, LostUnknown: step.LostUnknown,
 		}
 	}

@@ -329,9 +329,13 @@ func (c *trio) silent(t *testing.T) {
 	}
 	missing.halt()
 	c.awaitReason(t, contract.WaitingForQuorum, missing.name+" does not answer")
+	waited := time.Now()
 	missing.start()
 	next := c.awaitSuccessor(t, old)
 	c.explained(t, old, next, contract.CausePrimarySilent)
+	if detected := c.pod(next.name).report.LastFailover.Detected; next != missing && detected.After(waited) {
+		t.Errorf("was detected %s after the first attempt had failed", detected.Sub(waited))
+	}
 	if lost := c.pod(next.name).report.LastFailover.LostBytes; lost == nil || *lost != 0 {
 		t.Errorf("reports %v bytes lost", lost)
 	}

@@ -142,7 +142,7 @@ func (f Facts) lead() Decision {
 			"restore a backup, or delete the cluster's Lease after making sure which instance has the newest data")
 	case f.Data.Replica && !f.Server.Up:
 		return f.failed(d, "this instance holds the Lease, but its volume holds a replica's copy, "+
-			"which is not promoted without a vote")
+			"which is not promoted without a vote; set spec.failover.enabled to true, and the instances elect the one with most")
 	case !f.Server.Up:
 		return f.start(TaskStartPrimary, d)
 	case !f.Server.Accepting:

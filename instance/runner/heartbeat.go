@@ -54,12 +54,14 @@ func (r *Runner) listenToPrimary(ctx context.Context) {
 }
 
 // audience is whom to ask: the primary, if it is another instance, and the other members. Only where one may replace
-// another is anybody asked.
+// another is anybody asked, or where a primary has to learn that this instance promised not to follow it: that outlives a
+// change of the configuration, and only the primary's next term lets the instance stream again.
 func (r *Runner) audience() (primary string, others []string, interval time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	config, holder := r.facts.Config, r.facts.Lease.HeldBy()
-	if config == nil || !config.FailoverEnabled || len(config.Members) < 2 {
+	promised := r.memory.Promised > 0 && r.memory.Promised >= r.facts.Lease.Term
+	if config == nil || len(config.Members) < 2 || !config.FailoverEnabled && !promised {
 		return "", nil, listenInterval
 	}
 	for _, member := range config.Members {

@@ -67,6 +67,29 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
+// TestAudience: a primary is asked as long as another instance may take its place, or still has to be told of a promise.
+func TestAudience(t *testing.T) {
+	for name, tc := range map[string]struct {
+		failover       bool
+		promised, term int32
+		asked          bool
+	}{
+		"failover":                              {failover: true, term: 5, asked: true},
+		"no failover":                           {term: 5},
+		"no failover, before the first term":    {},
+		"no failover, a promise of this term":   {promised: 5, term: 5, asked: true},
+		"no failover, a promise of an old term": {promised: 4, term: 5},
+	} {
+		r := New(Options{Cluster: naming.Cluster("db"), Instance: "db-1", Incarnation: "x"}, nil, logr.Discard())
+		r.facts.Config = &contract.Config{Members: []string{"db-0", "db-1"}, FailoverEnabled: tc.failover}
+		r.facts.Lease = lease.Lease{Holder: "db-0_x", Term: tc.term}
+		r.memory.Promised = tc.promised
+		if primary, _, _ := r.audience(); (primary == "db-0") != tc.asked {
+			t.Errorf("%s: asks %q", name, primary)
+		}
+	}
+}
+
 // TestVoteWithoutPostgres: an instance that cannot tell how far its log goes promises nothing.
 func TestVoteWithoutPostgres(t *testing.T) {
 	r := New(Options{Cluster: naming.Cluster("db"), Instance: "db-1"}, nil, logr.Discard())

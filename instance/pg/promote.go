@@ -82,9 +82,19 @@ func (p *Process) Promote(ctx context.Context, slots []string) (Observation, err
 	}
 }
 
-// endClients ends the sessions of clients, but for the agent's: the name of those alone is anybody's.
+// endClientsQuery ends the sessions of clients, but for the agent's: the name of those alone is anybody's.
+const endClientsQuery = `SELECT pg_terminate_backend(pid) FROM pg_stat_get_activity(NULL) WHERE backend_type = 'client backend'
+	AND (application_name <> current_setting('application_name') OR pg_get_userbyid(usesysid) <> session_user)`
+
 func endClients(ctx context.Context, conn *pgx.Conn) error {
-	_, err := conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_get_activity(NULL) WHERE backend_type = 'client backend'
-		AND (application_name <> current_setting('application_name') OR pg_get_userbyid(usesysid) <> session_user)`)
+	_, err := conn.Exec(ctx, endClientsQuery)
+	return err
+}
+
+// EndBlockers ends the sessions of clients where what a replica has to apply waits for one of them. Before it is applied,
+// the replica asks nobody for more.
+func EndBlockers(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, endClientsQuery+` AND EXISTS (SELECT FROM pg_stat_get_activity(NULL) AS s WHERE s.backend_type = 'startup'
+		AND (s.wait_event_type IN ('Lock', 'BufferPin') OR s.wait_event LIKE 'RecoveryConflict%'))`)
 	return err
 }

@@ -218,6 +218,11 @@ func (w *serverWatch) learn(ctx context.Context, o pg.Observation) time.Duration
 	if quiet {
 		trouble = w.process.ReceiverTrouble()
 	}
+	if silent && o.Recovering {
+		if err := pg.EndBlockers(ctx, w.conn); err != nil {
+			w.runner.log.Error(err, "Failed to end sessions that keep the replica from following")
+		}
+	}
 	slotsDue := w.slotsDue(ctx, o, streaming)
 	replicas, err := w.lookAtStandbys(ctx, o)
 	if err != nil {

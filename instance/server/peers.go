@@ -52,7 +52,7 @@ func ServePeers(ctx context.Context, listener net.Listener, identity Identity, p
 		peer.Hint(ctx, hint)
 		return struct{}{}
 	}))
-	return serve(ctx, &http.Server{Handler: onlyPeers(identity, mux), ConnContext: withAdmission}, tls.NewListener(listener, tlsConfig(identity)))
+	return serve(ctx, &http.Server{Handler: onlyPeers(identity, mux), ConnContext: withAdmission}, tls.NewListener(limit(listener), tlsConfig(identity)))
 }
 
 func heartbeat(w http.ResponseWriter, r *http.Request, peer Peer) {

@@ -34,7 +34,7 @@ func ServeProbes(ctx context.Context, listener net.Listener, probes Probes) erro
 			}
 		})
 	}
-	return serve(ctx, &http.Server{Handler: mux}, listener)
+	return serve(ctx, &http.Server{Handler: mux}, limit(listener))
 }
 
 // Limits of requests, which are all small.

@@ -191,6 +191,7 @@ func TestPolicy(t *testing.T) {
 	if now := f.slice(t); now.Endpoints[0].Addresses[0] != "10.0.0.1" || now.Annotations[naming.AnnotationTerm] != "13" {
 		t.Errorf("it leads to %v in term %s", now.Endpoints, now.Annotations[naming.AnnotationTerm])
 	}
+	f.stolen(t)
 }
 
 func impersonating(user string) *rest.Config {

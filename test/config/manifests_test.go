@@ -159,13 +159,14 @@ func TestPolicyAndWebhookProtectTheSame(t *testing.T) {
 // TestPoliciesDeny: each policy is in force, also where it cannot be evaluated, and is shipped by itself too.
 func TestPoliciesDeny(t *testing.T) {
 	alone := build(t, filepath.Join(root, "config", "policy"))
-	if len(alone) != 8 {
+	if len(alone) != 10 {
 		t.Errorf("config/policy has %d objects", len(alone))
 	}
 	all := defaults(t)
 	for _, name := range []string{
 		"protect.postgresclusters.db.example.com", "primary.endpointslices.db.example.com",
 		"addresses.endpointslices.db.example.com", "others.endpointslices.db.example.com",
+		"agents.pods.db.example.com",
 	} {
 		policy := one[admissionregistrationv1.ValidatingAdmissionPolicy](t, all, "ValidatingAdmissionPolicy", name)
 		binding := one[admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, all, "ValidatingAdmissionPolicyBinding", name)

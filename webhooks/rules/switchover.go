@@ -58,6 +58,8 @@ func warnSwitchover(old, cluster *v1alpha1.PostgresCluster) []string {
 		return []string{switchoverPath.String() + ": there is no other instance that could be the primary; it waits until there is"}
 	case cluster.Spec.Paused:
 		return []string{switchoverPath.String() + ": waits while spec.paused is set"}
+	case !cluster.Spec.FailoverEnabled():
+		return []string{switchoverPath.String() + ": waits while spec.failover.enabled is false"}
 	}
 	return nil
 }

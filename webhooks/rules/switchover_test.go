@@ -40,6 +40,7 @@ func TestSwitchoverRequests(t *testing.T) {
 		"taken back":                          {old: "any"},
 		"one instance":                        {request: "any", spec: `{replicas: 1}`, warns: "no other instance"},
 		"paused":                              {request: "any", spec: `{replicas: 3, paused: true}`, warns: "spec.paused"},
+		"nobody takes over":                   {request: "any", spec: `{replicas: 3, failover: {enabled: false}}`, warns: "spec.failover.enabled"},
 		"paused, and asked for already":       {old: "any", request: "any", spec: `{replicas: 3, paused: true}`},
 		"an absurd number of instances, fast": {request: "x", spec: `{replicas: 2000000000}`, refused: true},
 	}

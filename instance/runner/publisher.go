@@ -226,7 +226,10 @@ func (p *publisher) unlabel(ctx context.Context) error {
 	}
 	r := p.runner
 	r.mu.Lock()
-	others := r.others()
+	var others []string
+	if r.facts.Config != nil {
+		others = r.others()
+	}
 	r.mu.Unlock()
 	for _, other := range others {
 		if err := r.kube.Unlabel(ctx, other, done.term); err != nil {

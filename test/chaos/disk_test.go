@@ -5,12 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/acme/pg-operator/apis/naming"
+	"github.com/acme/pg-operator/test/localcluster"
 )
 
 func fullPrimary(ctx context.Context, b *bed, primary string) (mend, error) {
@@ -84,4 +90,68 @@ func fill(ctx context.Context, b *bed, instance string) (mend, error) {
 		size += step
 	}
 	return remove, nil
+}
+
+// breakDisk has every access to the primary's volume fail from now on, as that of a disk that died: what was not on it
+// yet is lost. In the end it is a disk again, with what was on it.
+func breakDisk(ctx context.Context, b *bed, primary string) (mend, error) {
+	container, err := b.container(ctx, primary)
+	if err != nil {
+		return nil, err
+	}
+	point, err := b.mountPoint(ctx, primary)
+	if err != nil {
+		return nil, err
+	}
+	replace := func(ctx context.Context) error {
+		if _, err := shell(ctx, "umount", "--lazy", point); err != nil {
+			return err
+		}
+		if err := b.delete(ctx, primary, -1); err != nil {
+			return err
+		}
+		// The dead file system lasts until the pod has gone, and would be mounted again until then.
+		_, err := localcluster.Wait(ctx, time.Minute, "nobody uses the dead file system", func(ctx context.Context) (bool, string) {
+			used, err := shell(ctx, "losetup", "--associated", point+".img")
+			return err == nil && used == "", fmt.Sprint(used, err)
+		})
+		if err != nil {
+			return err
+		}
+		_, err = shell(ctx, "mount", "-t", "xfs", "-o", "loop,noatime", point+".img", point)
+		return err
+	}
+	return replace, container.BreakVolume(naming.PathData)
+}
+
+func shell(ctx context.Context, name string, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s %v: %w: %s", name, args, err, out)
+	}
+	return string(out), nil
+}
+
+// mountPoint is where an instance's volume is mounted on this machine; beside it is its image.
+func (b *bed) mountPoint(ctx context.Context, instance string) (string, error) {
+	pod, err := b.pod(ctx, instance)
+	if err != nil {
+		return "", err
+	}
+	for _, used := range pod.Spec.Volumes {
+		if used.PersistentVolumeClaim == nil {
+			continue
+		}
+		claim, volume := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
+		if err = b.cluster.Client.Get(ctx, b.key(used.PersistentVolumeClaim.ClaimName), claim); err != nil {
+			return "", err
+		}
+		if err = b.cluster.Client.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, volume); err != nil {
+			return "", err
+		}
+		if volume.Spec.Local != nil {
+			return filepath.Dir(volume.Spec.Local.Path), nil
+		}
+	}
+	return "", errors.New(instance + " has no volume on its node")
 }

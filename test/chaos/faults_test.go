@@ -60,5 +60,6 @@ var faults = []fault{
 	{name: "slow-disk", right: "commits are slow, and the primary goes on", start: slowDisk, hold: 15 * time.Second, outage: 30 * time.Second, needs: 1, stays: true},
 	{name: "full-primary", right: "the condition says so; no write is lost, and writes go on when there is room", start: fullPrimary, hold: 15 * time.Second, outage: 105 * time.Second, needs: 1},
 	{name: "full-replica", right: "the primary goes on", start: fullReplica, hold: 15 * time.Second, outage: 30 * time.Second, needs: 3, stays: true},
+	{name: "broken-disk", right: "a replica takes over; the old primary comes back on what its disk has", start: breakDisk, hold: 15 * time.Second, outage: 60 * time.Second, needs: 2, moves: true},
 	{name: "switchover", right: "the other instance is the primary within a second or so", start: switchover, outage: 30 * time.Second, needs: 2, moves: true},
 }

@@ -142,6 +142,22 @@ func (c Container) SlowWrites(path string, perSecond int) error {
 		fmt.Sprintf("%d:%d %d", unix.Major(stat.Dev), unix.Minor(stat.Dev), perSecond))
 }
 
+// goingDown is XFS_IOC_GOINGDOWN of xfs_fs.h, and withoutLog its XFS_FSOP_GOING_FLAGS_NOLOGFLUSH.
+const (
+	goingDown  = 0x8004587d
+	withoutLog = 2
+)
+
+// BreakVolume shuts down the XFS that a path of the container is on: every access fails until it is mounted anew.
+func (c Container) BreakVolume(path string) error {
+	volume, err := os.Open(c.Path(path))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = volume.Close() }()
+	return unix.IoctlSetPointerInt(int(volume.Fd()), goingDown, withoutLog)
+}
+
 // control writes a file of the container's cgroup under one of the controllers of cgroup v1.
 func (c Container) control(controller, file, value string) error {
 	for line := range strings.Lines(c.cgroups) {

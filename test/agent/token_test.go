@@ -74,6 +74,7 @@ func (f *fixture) stolen(t *testing.T) {
 			t.Errorf("%s: %v, want that %q", name, err, test.says)
 		}
 	}
+	f.unlabels(t, patch)
 	agent := f.agent(t, 0, "10.0.0.1")
 	for _, role := range []string{naming.RolePrimary, naming.RoleReplica, ""} {
 		if err := agent.Publish(t.Context(), `{"role":"`+role+`"}`, role); err != nil {
@@ -103,5 +104,32 @@ func (f *fixture) stolen(t *testing.T) {
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("%s: %v, want that it is forbidden", name, err)
 		}
+	}
+}
+
+// unlabels has a new primary take the label of the former one off, and nothing else of it.
+func (f *fixture) unlabels(t *testing.T, patch func(context.Context, client.Object, map[string]any) error) {
+	t.Helper()
+	former := f.pods["orders-db-1"]
+	role := map[string]any{"labels": map[string]any{naming.LabelRole: nil}}
+	for _, published := range []string{naming.RoleReplica, naming.RolePrimary} {
+		if err := f.agent(t, 1, "10.0.0.2").Publish(t.Context(), `{"term":4}`, published); err != nil {
+			t.Fatal(err)
+		}
+		err := patch(t.Context(), former.DeepCopy(), map[string]any{"metadata": role})
+		if (err == nil) != (published == naming.RolePrimary) {
+			t.Errorf("the label %s is taken away: %v", published, err)
+		}
+	}
+	role["annotations"] = map[string]any{naming.AnnotationReport: nil}
+	if err := patch(t.Context(), former.DeepCopy(), map[string]any{"metadata": role}); !apierrors.IsForbidden(err) {
+		t.Errorf("the report is taken away as well: %v", err)
+	}
+	if err := f.agent(t, 0, "10.0.0.1").Unlabel(t.Context(), former.Name, 5); err != nil {
+		t.Error(err)
+	}
+	var pod corev1.Pod
+	if f.get(t, former.Name, &pod); pod.Labels[naming.LabelRole] != "" {
+		t.Errorf("labels %v", pod.Labels)
 	}
 }

@@ -241,6 +241,11 @@ func (s *story) pinned(t *testing.T) {
 			}
 		}
 	}
+	if postgres.CompareMajor(s.major, "17") >= 0 {
+		s.a.mustSQL("postgres", "CREATE FUNCTION public.no() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END'")
+		s.a.mustSQL("postgres", "CREATE EVENT TRIGGER no ON login EXECUTE FUNCTION public.no()")
+		defer func() { _, _ = conn.Exec(context.Background(), "DROP EVENT TRIGGER no; DROP FUNCTION public.no()") }()
+	}
 	for _, database := range []string{"postgres", "app"} {
 		session, err := server.Connect(t.Context(), database)
 		if err != nil {

@@ -36,7 +36,8 @@ func TestElections(t *testing.T) {
 		return
 	}
 	c := &trio{world: newWorld(), config: config(programs.Version.Major, 3, map[string]string{
-		"wal_keep_size": "32MB", "wal_level": "logical", "max_connections": "20", "max_standby_streaming_delay": "-1", // A reader may be in the way for ever.
+		"wal_keep_size": "32MB", "wal_level": "logical", "max_connections": "20", "log_statement": "ddl",
+		"max_standby_streaming_delay": "-1", // A reader may be in the way for ever.
 	})}
 	c.config.FailoverEnabled, c.config.MaxLagBytes, c.config.SuspicionMillis = true, 16<<20, 1500
 	a := newAuthority(t)

@@ -162,12 +162,20 @@ func (c *trio) movesIn(t *testing.T) {
 // gainedNothing wants that nobody but the owner ran the owner's code, whatever happened meanwhile, and that a session
 // like those before would have, if its search_path were the database's.
 func (c *trio) gainedNothing(t *testing.T) {
+	logged := false
 	for _, h := range c.hosts {
-		for line := range strings.Lines(h.output.String()) {
+		log := h.output.String()
+		if logged = logged || strings.Contains(log, "statement: ALTER DATABASE app SET"); strings.Contains(log, "SCRAM-SHA-256$") {
+			t.Errorf("the verifier of a password is in the log of %s", h.name)
+		}
+		for line := range strings.Lines(log) {
 			if strings.Contains(line, "sprung as "+postgres.RoleSuperuser) || strings.Contains(line, "sprung as "+postgres.RoleReplication) {
 				t.Fatalf("on %s: %s", h.name, line)
 			}
 		}
+	}
+	if !logged {
+		t.Error("statements are not logged, so nothing says that ours are not")
 	}
 	h := c.holder()
 	for _, query := range []string{

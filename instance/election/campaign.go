@@ -143,8 +143,6 @@ func (c *Campaign) unfit() string {
 		return c.lease.Problem
 	case !c.own.Complete || c.own.SystemID == "":
 		return "has no complete data"
-	case c.own.NoFailover:
-		return "is not to become the primary"
 	case c.lease.SystemID != "" && c.lease.SystemID != c.own.SystemID:
 		return fmt.Sprintf("has the database %s, not %s", c.own.SystemID, c.lease.SystemID)
 	case !slices.Contains(c.members(), c.self):

@@ -39,9 +39,8 @@ type Vote struct {
 	Received postgres.LSN      `json:"received,omitempty"`
 	// Detached: nothing is received any more, so Received stays.
 	Detached bool `json:"detached,omitempty"`
-	// Lagging: much of what was received is not replayed. NoFailover: it is not to become the primary.
-	Lagging    bool `json:"lagging,omitempty"`
-	NoFailover bool `json:"noFailover,omitempty"`
+	// Lagging: much of what was received is not replayed.
+	Lagging bool `json:"lagging,omitempty"`
 }
 
 // HoldRequest is what a holder asks a member when its renewals fail.

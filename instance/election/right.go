@@ -134,7 +134,8 @@ func (c *Campaign) clean() bool {
 	return l.Holder == "" && l.ReleasedBy != "" && l.Released > 0 && !c.older() && c.own.Timeline == l.Timeline && l.Timeline >= l.Newest
 }
 
-// best is a candidate that has more than the own instance, empty if there is none.
+// best is a candidate that has more than the own instance, or has the same and replayed it sooner; empty if there is none.
+// Of equal ones each may try: the Lease goes to the first.
 func (c *Campaign) best(votes []Vote) string {
 	better := c.own
 	better.Instance = ""
@@ -142,7 +143,7 @@ func (c *Campaign) best(votes []Vote) string {
 		if vote.Instance == c.self {
 			continue
 		}
-		if order := byData(vote, better); order > 0 || order == 0 && better.Lagging && !vote.Lagging && !vote.NoFailover {
+		if order := byData(vote, better); order > 0 || order == 0 && better.Lagging && !vote.Lagging {
 			better = vote
 		}
 	}

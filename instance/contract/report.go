@@ -25,6 +25,17 @@ type Failover struct {
 	LostUnknown string `json:"lostUnknown,omitempty"`
 }
 
+// Equal tells whether both say the same, or both are nil.
+func (f *Failover) Equal(other *Failover) bool {
+	if f == nil || other == nil {
+		return f == other
+	}
+	lost := f.LostBytes == other.LostBytes ||
+		f.LostBytes != nil && other.LostBytes != nil && *f.LostBytes == *other.LostBytes
+	return lost && f.From == other.From && f.To == other.To && f.Cause == other.Cause && f.Term == other.Term &&
+		f.Detected.Equal(other.Detected) && f.Promoted.Equal(other.Promoted) && f.LostUnknown == other.LostUnknown
+}
+
 // Words of Report.Waiting: why nobody takes over. Others may come; they are shown with the report's message all the same.
 const (
 	// WaitingForQuorum: so few of the synchronous replicas vote that one which does not may have more commits.

@@ -72,7 +72,7 @@ func (l Lease) Former() string { return cmp.Or(l.HeldBy(), Instance(l.ReleasedBy
 func (l Lease) Same(other Lease) bool {
 	return l.Holder == other.Holder && l.Term == other.Term && l.SystemID == other.SystemID &&
 		l.Released == other.Released && l.ReleasedBy == other.ReleasedBy && l.Successor == other.Successor &&
-		slices.Equal(l.Members, other.Members) && l.Sync.Equal(other.Sync) && l.Failover.equal(other.Failover) &&
+		slices.Equal(l.Members, other.Members) && l.Sync.Equal(other.Sync) && l.Failover.Equal(other.Failover) &&
 		l.Duration == other.Duration && l.Problem == other.Problem
 }
 

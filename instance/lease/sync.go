@@ -7,7 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/acme/pg-operator/instance/contract"
 )
 
 // Sync is what commits wait for before they are acknowledged. The zero value is asynchronous: they wait for nobody.
@@ -136,29 +137,4 @@ func parseQuorum(text string) (Quorum, error) {
 func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
 
 // Failover is the record of one change of the primary, as the one that took over wrote it. It is JSON in the Lease.
-type Failover struct {
-	// From and To are the instances.
-	From string `json:"from"`
-	To   string `json:"to"`
-	// Cause says why, for people.
-	Cause string `json:"cause"`
-	// Term in which To leads.
-	Term int32 `json:"term"`
-	// Detected is when the candidate found out, Promoted when it took writes; zero while it does not yet.
-	Detected time.Time `json:"detected,omitzero"`
-	Promoted time.Time `json:"promoted,omitzero"`
-	// LostBytes is how much log of acknowledged commits may be lost at most; 0 is proven. Nil if it is not known, and
-	// LostUnknown says why.
-	LostBytes   *int64 `json:"lostBytes,omitempty"`
-	LostUnknown string `json:"lostUnknown,omitempty"`
-}
-
-func (f *Failover) equal(other *Failover) bool {
-	if f == nil || other == nil {
-		return f == other
-	}
-	lost := f.LostBytes == other.LostBytes ||
-		f.LostBytes != nil && other.LostBytes != nil && *f.LostBytes == *other.LostBytes
-	return lost && f.From == other.From && f.To == other.To && f.Cause == other.Cause && f.Term == other.Term &&
-		f.Detected.Equal(other.Detected) && f.Promoted.Equal(other.Promoted) && f.LostUnknown == other.LostUnknown
-}
+type Failover = contract.Failover

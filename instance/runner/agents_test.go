@@ -16,12 +16,13 @@ import (
 	"github.com/acme/pg-operator/instance/lease"
 	"github.com/acme/pg-operator/instance/pg"
 	"github.com/acme/pg-operator/postgres"
+	"github.com/acme/pg-operator/test/authority"
 )
 
 // story is the life of a cluster of two, told in steps that build on each other.
 type story struct {
 	*world
-	authority *authority
+	authority *authority.Authority
 	a, b      *host
 	major     string
 	config    contract.Config
@@ -30,15 +31,12 @@ type story struct {
 
 // TestAgents runs two agents with a real PostgreSQL each, and only the API server in memory.
 func TestAgents(t *testing.T) {
-	programs, err := pg.FindPrograms(t.Context(), "")
-	if err != nil {
-		t.Skipf("no PostgreSQL to test with: %v", err)
-	}
-	if asOrdinaryUser(t) {
+	major, here := withPostgres(t)
+	if !here {
 		return
 	}
 	w := newWorld()
-	s := &story{world: w, authority: newAuthority(t), major: programs.Version.Major}
+	s := &story{world: w, authority: authority.New(t), major: major}
 	s.a, s.b = newHost(t, w, s.authority, 0), newHost(t, w, s.authority, 1)
 	for _, step := range []struct {
 		name string
@@ -171,14 +169,14 @@ func (s *story) status(t *testing.T) {
 	if status.Instance != s.b.name || status.Role != contract.RoleReplica || status.Received == "" || status.Replayed == "" {
 		t.Errorf("status %s", body)
 	}
-	s.authority.issue(t, s.a.path("stranger"), "app")
+	issue(s.authority, s.a.path("stranger"), "app")
 	if code, _, err := s.b.get(s.b.statusURL+contract.PathStatus, s.a.path("stranger")); err != nil || code != 403 {
 		t.Errorf("another certificate of the authority: %d %v", code, err)
 	}
 	if code, _, err := s.b.get(s.b.statusURL+contract.PathStatus, ""); err != nil || code != 401 {
 		t.Errorf("no certificate: %d %v", code, err)
 	}
-	newAuthority(t).issue(t, s.a.path("foreign"), naming.UserReplication)
+	issue(authority.New(t), s.a.path("foreign"), naming.UserReplication)
 	if code, body, err := s.b.get(s.b.statusURL+contract.PathStatus, s.a.path("foreign")); err != nil || code != 403 ||
 		!strings.Contains(body, "another authority") {
 		t.Errorf("a certificate of another authority: %d %s %v", code, body, err)
@@ -328,10 +326,10 @@ func (s *story) password(t *testing.T) {
 
 func (s *story) renewal(t *testing.T) {
 	before := s.pod(s.a.name).report.CertificateSerial
-	s.authority.issue(t, s.a.path("server"), s.a.name, cluster.InstanceHost(s.a.name, namespace))
+	issued := issue(s.authority, s.a.path("server"), s.a.name, cluster.InstanceHost(s.a.name, namespace))
 	s.await(t, 10*time.Second, "the new certificate", func() bool {
 		serial := s.pods[s.a.name].report.CertificateSerial
-		return serial != before && serial == strconv.FormatInt(s.authority.serial, 16)
+		return serial != before && serial == issued.SerialNumber.Text(16)
 	})
 	eventually(t, 5*time.Second, "the application comes in", func() bool {
 		return s.a.login(naming.UserApp, password, "verify-full") == nil

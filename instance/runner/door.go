@@ -146,9 +146,4 @@ func (w *serverWatch) doorChanged() {
 }
 
 // poke has the server looked at now.
-func (w *serverWatch) poke() {
-	select {
-	case w.poked <- struct{}{}:
-	default:
-	}
-}
+func (w *serverWatch) poke() { w.poked.ring() }

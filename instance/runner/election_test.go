@@ -3,6 +3,7 @@ package runner_test
 import (
 	"context"
 	"fmt"
+	"github.com/acme/pg-operator/test/authority"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,7 +15,6 @@ import (
 	"github.com/acme/pg-operator/instance/agent"
 	"github.com/acme/pg-operator/instance/contract"
 	"github.com/acme/pg-operator/instance/lease"
-	"github.com/acme/pg-operator/instance/pg"
 )
 
 // trio is a cluster of three whose members take over from each other.
@@ -28,19 +28,16 @@ type trio struct {
 
 // TestElections runs three agents with a real PostgreSQL each, and only the API server in memory.
 func TestElections(t *testing.T) {
-	programs, err := pg.FindPrograms(t.Context(), "")
-	if err != nil {
-		t.Skipf("no PostgreSQL to test with: %v", err)
-	}
-	if asOrdinaryUser(t) {
+	major, here := withPostgres(t)
+	if !here {
 		return
 	}
-	c := &trio{world: newWorld(), config: config(programs.Version.Major, 3, map[string]string{
+	c := &trio{world: newWorld(), config: config(major, 3, map[string]string{
 		"wal_keep_size": "32MB", "wal_level": "logical", "max_connections": "20", "log_statement": "ddl",
 		"max_standby_streaming_delay": "-1", // A reader may be in the way for ever.
 	})}
 	c.config.FailoverEnabled, c.config.MaxLagBytes, c.config.SuspicionMillis = true, 16<<20, 1500
-	a := newAuthority(t)
+	a := authority.New(t)
 	for ordinal := range int32(3) {
 		c.hosts = append(c.hosts, newHost(t, c.world, a, ordinal))
 	}

@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"github.com/acme/pg-operator/test/authority"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,7 +28,7 @@ func newWatchtower(t *testing.T, members int32) *watchtower {
 		t.Skipf("no PostgreSQL to test with: %v", err)
 	}
 	w := newWorld()
-	f := &watchtower{world: w, a: newHost(t, w, newAuthority(t), 0)}
+	f := &watchtower{world: w, a: newHost(t, w, authority.New(t), 0)}
 	f.config = config(programs.Version.Major, members, nil)
 	f.setConfig(t, f.config)
 	return f

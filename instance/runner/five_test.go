@@ -6,23 +6,20 @@ import (
 	"time"
 
 	"github.com/acme/pg-operator/instance/contract"
-	"github.com/acme/pg-operator/instance/pg"
+	"github.com/acme/pg-operator/test/authority"
 )
 
 // TestFive runs five agents whose commits wait for two replicas, and takes two instances at a time away: whichever they
 // are, the others have every commit that was acknowledged, need not wait for the end of the Lease, and go on writing.
 func TestFive(t *testing.T) {
-	programs, err := pg.FindPrograms(t.Context(), "")
-	if err != nil {
-		t.Skipf("no PostgreSQL to test with: %v", err)
-	}
-	if asOrdinaryUser(t) {
+	major, here := withPostgres(t)
+	if !here {
 		return
 	}
-	c := &trio{world: newWorld(), config: config(programs.Version.Major, 5, map[string]string{"max_connections": "20"})}
+	c := &trio{world: newWorld(), config: config(major, 5, map[string]string{"max_connections": "20"})}
 	c.config.FailoverEnabled, c.config.SuspicionMillis, c.config.LeaseDurationSeconds = true, 1500, 6
 	c.config.Synchronous = &contract.Synchronous{Number: 2, Required: true}
-	a := newAuthority(t)
+	a := authority.New(t)
 	for ordinal := range int32(5) {
 		c.hosts = append(c.hosts, newHost(t, c.world, a, ordinal))
 	}

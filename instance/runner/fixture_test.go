@@ -3,16 +3,10 @@ package runner_test
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -33,6 +27,7 @@ import (
 	"github.com/acme/pg-operator/instance/pg"
 	"github.com/acme/pg-operator/instance/runner"
 	"github.com/acme/pg-operator/postgres"
+	"github.com/acme/pg-operator/test/authority"
 )
 
 const (
@@ -60,6 +55,17 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Exit(m.Run())
+}
+
+// withPostgres finds the PostgreSQL that a test runs: the first on PATH, or where Debian puts it. Without one the test is
+// skipped. here tells whether to go on: not if the test ran again as another user.
+func withPostgres(t *testing.T) (major string, here bool) {
+	t.Helper()
+	programs, err := pg.FindPrograms(t.Context(), "")
+	if err != nil {
+		t.Skipf("no PostgreSQL to test with: %v", err)
+	}
+	return programs.Version.Major, !asOrdinaryUser(t)
 }
 
 // asOrdinaryUser runs the calling test again as a user that PostgreSQL accepts, if the present one is root.
@@ -112,61 +118,9 @@ func asOrdinaryUser(t *testing.T) (done bool) {
 	return true
 }
 
-// authority signs the cluster's certificates.
-type authority struct {
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-	serial      int64
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{serial: 1}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.key = key
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a.certificate, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	return a
-}
-
-// issue writes a certificate as a mounted Secret has it.
-func (a *authority) issue(t *testing.T, dir, name string, hosts ...string) {
-	t.Helper()
-	a.serial++
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(a.serial), Subject: pkix.Name{CommonName: name}, DNSNames: hosts,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encode := func(kind string, der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}) }
-	put(t, filepath.Join(dir, "tls.crt"), encode("CERTIFICATE", der))
-	put(t, filepath.Join(dir, "tls.key"), encode("PRIVATE KEY", keyDER))
-	put(t, filepath.Join(dir, "ca.crt"), encode("CERTIFICATE", a.certificate.Raw))
+// issue writes a certificate of an authority as a mounted Secret has it.
+func issue(a *authority.Authority, dir, name string, hosts ...string) *x509.Certificate {
+	return a.Mount(dir, name, func(c *x509.Certificate) { c.DNSNames = hosts })
 }
 
 func put(t *testing.T, path string, content []byte) {
@@ -184,7 +138,7 @@ func put(t *testing.T, path string, content []byte) {
 type host struct {
 	t         *testing.T
 	world     *world
-	authority *authority
+	authority *authority.Authority
 	dir, name string
 	port      int32
 	starts    int
@@ -195,7 +149,7 @@ type host struct {
 	ended     chan struct{}
 }
 
-func newHost(t *testing.T, w *world, a *authority, ordinal int32) *host {
+func newHost(t *testing.T, w *world, a *authority.Authority, ordinal int32) *host {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pg") //nolint:usetesting // A socket's path is at most 107 bytes long.
 	if err != nil {
@@ -207,8 +161,8 @@ func newHost(t *testing.T, w *world, a *authority, ordinal int32) *host {
 			t.Fatal(err)
 		}
 	}
-	a.issue(t, h.path("server"), h.name, cluster.InstanceHost(h.name, namespace))
-	a.issue(t, h.path("client"), naming.UserReplication)
+	issue(a, h.path("server"), h.name, cluster.InstanceHost(h.name, namespace))
+	issue(a, h.path("client"), naming.UserReplication)
 	put(t, h.path("app", "password"), []byte(password))
 	put(t, h.path("superuser", "password"), []byte(superPassword))
 	h.port = freePort(t)
@@ -361,8 +315,7 @@ func eventually(t *testing.T, within time.Duration, what string, ask func() bool
 
 // get asks for a status, with a client certificate or none.
 func (h *host) get(url, certificates string) (int, string, error) {
-	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS13}
-	config.RootCAs.AddCert(h.authority.certificate)
+	config := &tls.Config{RootCAs: h.authority.Pool(), MinVersion: tls.VersionTLS13}
 	if certificates != "" {
 		pair, err := tls.LoadX509KeyPair(filepath.Join(certificates, "tls.crt"), filepath.Join(certificates, "tls.key"))
 		if err != nil {

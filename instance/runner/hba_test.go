@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"github.com/acme/pg-operator/test/authority"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -159,7 +160,7 @@ func startServer(t *testing.T, programs pg.Programs) *hbaServer {
 			t.Fatal(err)
 		}
 	}
-	newAuthority(t).issue(t, filepath.Join(dir, "server"), "db")
+	issue(authority.New(t), filepath.Join(dir, "server"), "db")
 	put(t, filepath.Join(dir, "password"), []byte(password))
 	s := &hbaServer{Server: pg.Server{
 		Volume: pg.Volume{Root: filepath.Join(dir, "data")}, Programs: programs, RunDir: filepath.Join(dir, "run"),

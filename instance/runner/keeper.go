@@ -29,7 +29,7 @@ const (
 type keeper struct {
 	runner   *Runner
 	identity string
-	poked    chan struct{}
+	poked    bell
 
 	// mu is held during a call, so that there is one at a time.
 	mu   sync.Mutex
@@ -52,7 +52,7 @@ type keeper struct {
 
 func newKeeper(r *Runner) *keeper {
 	return &keeper{
-		runner: r, poked: make(chan struct{}, 1),
+		runner: r, poked: newBell(),
 		identity: lease.Identity(r.options.Instance, r.options.Incarnation),
 	}
 }
@@ -61,12 +61,7 @@ func newKeeper(r *Runner) *keeper {
 func (k *keeper) answers() bool { return !k.failing.Load() }
 
 // poke has the Lease read or renewed now.
-func (k *keeper) poke() {
-	select {
-	case k.poked <- struct{}{}:
-	default:
-	}
-}
+func (k *keeper) poke() { k.poked.ring() }
 
 func (k *keeper) run(ctx context.Context) {
 	wait := freeInterval

@@ -82,12 +82,7 @@ func (r *Runner) led(term int32) {
 }
 
 // remember has the memory written soon. The caller holds mu, which no disk may hold up.
-func (r *Runner) remember() {
-	select {
-	case r.unsaved <- struct{}{}:
-	default:
-	}
-}
+func (r *Runner) remember() { r.unsaved.ring() }
 
 // keepMemory writes the memory whenever it changed, until ctx ends.
 func (r *Runner) keepMemory(ctx context.Context) {

@@ -108,7 +108,7 @@ func (r *Runner) ended(p *pg.Process) (unexpected bool) {
 
 // watchServer keeps the facts about a running server.
 func (r *Runner) watchServer(ctx context.Context, p *pg.Process) {
-	w := serverWatch{runner: r, process: p, quietSince: time.Now(), poked: make(chan struct{}, 1)}
+	w := serverWatch{runner: r, process: p, quietSince: time.Now(), poked: newBell()}
 	defer func() { w.close(context.WithoutCancel(ctx)) }()
 	go w.watchReceiver(ctx)
 	timer := time.NewTimer(0)
@@ -140,7 +140,7 @@ type serverWatch struct {
 	// slotsAt is when the slots were last looked at.
 	slotsAt time.Time
 	// poked asks for a look now.
-	poked chan struct{}
+	poked bell
 	// door is watched from the first session on.
 	door    door
 	watched bool

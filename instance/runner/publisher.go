@@ -44,9 +44,9 @@ type publication struct {
 type publisher struct {
 	runner *Runner
 	// served and poked tell of changes of where the Service leads, and of the rest; labelled of a written label.
-	served, poked, labelled chan struct{}
+	served, poked, labelled bell
 	// doubted has everything written again at once.
-	doubted chan struct{}
+	doubted bell
 
 	mu     sync.Mutex
 	wanted publication
@@ -59,18 +59,13 @@ type publisher struct {
 
 func newPublisher(r *Runner) *publisher {
 	return &publisher{
-		runner: r, served: make(chan struct{}, 1), poked: make(chan struct{}, 1), labelled: make(chan struct{}, 1),
-		doubted: make(chan struct{}, 1), settled: make(chan struct{}),
+		runner: r, served: newBell(), poked: newBell(), labelled: newBell(),
+		doubted: newBell(), settled: make(chan struct{}),
 	}
 }
 
 // doubt has everything written again now: others may have written while the API server could not be reached.
-func (p *publisher) doubt() {
-	select {
-	case p.doubted <- struct{}{}:
-	default:
-	}
-}
+func (p *publisher) doubt() { p.doubted.ring() }
 
 // want sets what is to be seen.
 func (p *publisher) want(report contract.Report, label string, d agent.Decision) {
@@ -100,12 +95,8 @@ func (p *publisher) want(report contract.Report, label string, d agent.Decision)
 		return
 	}
 	p.wanted = next
-	for _, changed := range []chan struct{}{p.served, p.poked} {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	}
+	p.served.ring()
+	p.poked.ring()
 }
 
 func (p *publisher) run(ctx context.Context) {
@@ -135,7 +126,7 @@ func (p *publisher) run(ctx context.Context) {
 }
 
 // repeat writes at each change, and again while that fails, until ctx ends.
-func (p *publisher) repeat(ctx context.Context, changed <-chan struct{}, write func(context.Context) error) {
+func (p *publisher) repeat(ctx context.Context, changed bell, write func(context.Context) error) {
 	retry := publishRetry
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -209,10 +200,7 @@ func (p *publisher) publish(ctx context.Context) error {
 			return err
 		}
 		p.finish(func(done *publication) { done.report, done.label = wanted.report, wanted.label })
-		select {
-		case p.labelled <- struct{}{}:
-		default:
-		}
+		p.labelled.ring()
 	}
 }
 
@@ -249,10 +237,7 @@ func (p *publisher) finish(note func(done *publication)) {
 	served := p.done.serves()
 	note(&p.done)
 	if p.done.serves() != served {
-		select {
-		case p.poked <- struct{}{}:
-		default:
-		}
+		p.poked.ring()
 	}
 	if p.done == p.wanted {
 		close(p.settled)

@@ -33,7 +33,7 @@ func (r *Runner) report(d agent.Decision) contract.Report {
 	}
 	if f.Lease.Failover != nil {
 		// Who damages the record in the Lease must not have the whole report be ignored.
-		if failover := contract.Failover(*f.Lease.Failover); failover.WellFormed() {
+		if failover := *f.Lease.Failover; failover.WellFormed() {
 			report.LastFailover = &failover
 		}
 	}

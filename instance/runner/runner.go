@@ -88,8 +88,8 @@ type Runner struct {
 	// synchronizer keeps what commits wait for.
 	synchronizer *synchronizer
 
-	// wake asks the main loop to look at the facts again; its pending token stands for any number of reasons.
-	wake chan struct{}
+	// wake asks the main loop to look at the facts again.
+	wake bell
 	// looked is when the main loop last did, in Unix nanoseconds.
 	looked atomic.Int64
 
@@ -145,7 +145,7 @@ type Runner struct {
 	// begun is when the agent started.
 	begun time.Time
 	// unsaved asks for the memory to be written, saving guards its file.
-	unsaved chan struct{}
+	unsaved bell
 	saving  sync.Mutex
 	// keys guards the private copies of certificates.
 	keys sync.Mutex
@@ -161,7 +161,7 @@ type Runner struct {
 // New makes an agent.
 func New(options Options, kube Kube, log logr.Logger) *Runner {
 	r := &Runner{
-		options: options, kube: kube, log: log, wake: make(chan struct{}, 1), unsaved: make(chan struct{}, 1),
+		options: options, kube: kube, log: log, wake: newBell(), unsaved: newBell(),
 		voting: make(chan struct{}, 1), promises: map[string]int32{}, begun: time.Now(),
 	}
 	r.facts.Self, r.facts.Incarnation = options.Instance, options.Incarnation
@@ -275,12 +275,7 @@ func (r *Runner) update(change func(f *agent.Facts)) {
 	r.poke()
 }
 
-func (r *Runner) poke() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
-}
+func (r *Runner) poke() { r.wake.ring() }
 
 // refresh computes the facts that follow from others. The caller holds mu.
 func (r *Runner) refresh() {

@@ -14,17 +14,12 @@ const (
 // scout looks for the primary while the instance has one to follow and does not stream from it.
 type scout struct {
 	runner *Runner
-	poked  chan struct{}
+	poked  bell
 }
 
-func newScout(r *Runner) *scout { return &scout{runner: r, poked: make(chan struct{}, 1)} }
+func newScout(r *Runner) *scout { return &scout{runner: r, poked: newBell()} }
 
-func (s *scout) poke() {
-	select {
-	case s.poked <- struct{}{}:
-	default:
-	}
-}
+func (s *scout) poke() { s.poked.ring() }
 
 func (s *scout) run(ctx context.Context) {
 	following := ""

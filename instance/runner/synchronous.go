@@ -31,7 +31,7 @@ var errNotHeld = errors.New("the Lease is not held any more")
 // synchronizer keeps what commits wait for as it is wanted, in the Lease and in PostgreSQL, while this instance leads.
 type synchronizer struct {
 	runner   *Runner
-	poked    chan struct{}
+	poked    bell
 	settling settling
 	// damping follows who comes and goes in dampingTerm.
 	damping     election.Damping
@@ -39,16 +39,11 @@ type synchronizer struct {
 }
 
 func newSynchronizer(r *Runner) *synchronizer {
-	return &synchronizer{runner: r, poked: make(chan struct{}, 1)}
+	return &synchronizer{runner: r, poked: newBell()}
 }
 
 // poke has the replicas' last look taken into account.
-func (s *synchronizer) poke() {
-	select {
-	case s.poked <- struct{}{}:
-	default:
-	}
-}
+func (s *synchronizer) poke() { s.poked.ring() }
 
 func (s *synchronizer) run(ctx context.Context) {
 	for {

@@ -2,6 +2,7 @@ package runner_test
 
 import (
 	"context"
+	"github.com/acme/pg-operator/test/authority"
 	"testing"
 	"time"
 
@@ -11,15 +12,12 @@ import (
 
 // TestSynchronous follows what commits wait for, in the Lease and in PostgreSQL, while replicas come and go.
 func TestSynchronous(t *testing.T) {
-	programs, err := pg.FindPrograms(t.Context(), "")
-	if err != nil {
-		t.Skipf("no PostgreSQL to test with: %v", err)
-	}
-	if asOrdinaryUser(t) {
+	major, here := withPostgres(t)
+	if !here {
 		return
 	}
 	w := newWorld()
-	s := &story{world: w, authority: newAuthority(t), major: programs.Version.Major}
+	s := &story{world: w, authority: authority.New(t), major: major}
 	s.a, s.b = newHost(t, w, s.authority, 0), newHost(t, w, s.authority, 1)
 	c := newHost(t, w, s.authority, 2)
 	s.config = config(s.major, 3, nil)

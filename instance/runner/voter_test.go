@@ -3,6 +3,7 @@ package runner_test
 import (
 	"context"
 	"encoding/json"
+	"github.com/acme/pg-operator/test/authority"
 	"os"
 	"reflect"
 	"strconv"
@@ -31,21 +32,18 @@ type votes struct {
 
 // TestVotes asks agents with a real PostgreSQL each, over TLS, and looks at what they do.
 func TestVotes(t *testing.T) {
-	programs, err := pg.FindPrograms(t.Context(), "")
-	if err != nil {
-		t.Skipf("no PostgreSQL to test with: %v", err)
-	}
-	if asOrdinaryUser(t) {
+	major, here := withPostgres(t)
+	if !here {
 		return
 	}
-	w, signer := newWorld(), newAuthority(t)
+	w, signer := newWorld(), authority.New(t)
 	v := &votes{world: w, a: newHost(t, w, signer, 0), b: newHost(t, w, signer, 1)}
 	keys := pg.Loaded{Keys: v.a.clientKeys()}
 	v.client = peer.New(peer.Options{Identity: keys.Load, Address: w.agentAddress, ServerName: func(instance string) string {
 		return cluster.InstanceHost(instance, namespace)
 	}})
 	t.Cleanup(v.client.Close)
-	v.config = config(programs.Version.Major, 3, nil)
+	v.config = config(major, 3, nil)
 	v.config.FailoverEnabled, v.config.SuspicionMillis, v.config.LeaseDurationSeconds = true, 1000, 60
 	t.Cleanup(func() { v.mayReaffirm(true) })
 	w.setConfig(t, v.config)

@@ -8,8 +8,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"math/big"
 	"net"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -39,6 +42,30 @@ func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.certificate.Leaf)
 	return pool
+}
+
+// Mount writes a certificate into a directory as the kubelet mounts a Secret: tls.crt, tls.key and ca.crt, which the group
+// may read.
+func (a *Authority) Mount(dir, name string, change ...func(*x509.Certificate)) *x509.Certificate {
+	a.t.Helper()
+	pair := a.Issue(name, change...)
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	for file, block := range map[string]*pem.Block{
+		"tls.crt": {Type: "CERTIFICATE", Bytes: pair.Certificate[0]},
+		"tls.key": {Type: "PRIVATE KEY", Bytes: key},
+		"ca.crt":  {Type: "CERTIFICATE", Bytes: a.certificate.Certificate[0]},
+	} {
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o640)
+		}
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return pair.Leaf
 }
 
 // SelfSigned is a certificate of nobody's.

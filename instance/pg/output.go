@@ -47,6 +47,8 @@ type logTail struct {
 	mu sync.Mutex
 	// fatal is the last message that ends a process, receiver the last trouble of the WAL receiver.
 	fatal, receiver string
+	// ahead: since the WAL receiver last began to stream, it said that it waits for a primary that has less log than it has.
+	ahead bool
 	// author is known once the server is up. Before that no client can have it write what the client chose.
 	author *author
 }
@@ -63,11 +65,19 @@ func (t *logTail) know(prefix, postmaster string) {
 var noise = []string{
 	"the database system is", "terminating connection", "password authentication failed", "no pg_hba.conf entry",
 	"certificate authentication failed", "peer authentication failed", "connection requires", "does not exist",
-	"terminating walreceiver process", "terminating autovacuum", "terminating background worker", "canceling",
+	"terminating walreceiver", "terminating autovacuum", "terminating background worker", "canceling",
 }
 
 // receiverWords are in messages about following a primary.
 var receiverWords = []string{"WAL stream", "the primary", "replication slot", "requested timeline", "recovery timeline"}
+
+// receiverAhead is how a WAL receiver of later minor versions says that its primary has less log than itself. It does not
+// end then, as it used to, and pg_stat_wal_receiver says that it streams. It takes what its primary writes once that has
+// come as far, though that may be something else.
+const receiverAhead = "ahead of the upstream server's flush position"
+
+// receiverBegins are in what it says when it begins to stream.
+var receiverBegins = []string{"started streaming WAL from primary", "restarted WAL streaming"}
 
 // copy passes lines on until from ends.
 func (t *logTail) copy(from io.Reader, to io.Writer) {
@@ -107,6 +117,13 @@ func (t *logTail) note(line string) {
 	if level != "FATAL" && level != "PANIC" && level != "ERROR" && level != "LOG" {
 		return
 	}
+	switch {
+	case strings.Contains(message, receiverAhead):
+		t.ahead, t.receiver = true, message
+		return
+	case containsAny(message, receiverBegins):
+		t.ahead = false
+	}
 	if containsAny(message, receiverWords) {
 		if level != "LOG" || strings.Contains(message, "invalid") {
 			t.receiver = message
@@ -130,6 +147,12 @@ func (t *logTail) lastReceiver() string {
 	return t.receiver
 }
 
+func (t *logTail) receiverAhead() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ahead
+}
+
 func containsAny(s string, words []string) bool {
 	for _, word := range words {
 		if strings.Contains(s, word) {
@@ -140,7 +163,7 @@ func containsAny(s string, words []string) bool {
 }
 
 // hopelessWords are in troubles of a replica that waiting does not cure.
-var hopelessWords = []string{"has already been removed", "timeline", "ahead of the WAL flush position", "can no longer", "invalidated", "identifier differs"}
+var hopelessWords = []string{"has already been removed", "timeline", "ahead of the WAL flush position", receiverAhead, "can no longer", "invalidated", "identifier differs"}
 
 // Hopeless tells whether a trouble of the WAL receiver is one that waiting does not cure.
 func Hopeless(trouble string) bool { return containsAny(trouble, hopelessWords) }

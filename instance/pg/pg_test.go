@@ -254,3 +254,25 @@ func TestNewestTimeline(t *testing.T) {
 		}
 	}
 }
+
+// TestReceiverAhead: a WAL receiver that waits for its primary to write as much as it has does not stream.
+func TestReceiverAhead(t *testing.T) {
+	const (
+		waits  = "[5] LOG:  walreceiver requested start point 0/0D000000 on timeline 1 is ahead of the upstream server's flush position 0/0C000328, waiting\n"
+		ends   = "[5] FATAL:  terminating walreceiver due to timeout while waiting for upstream to catch up\n"
+		begins = "[6] LOG:  started streaming WAL from primary at 0/D000000 on timeline 1\n"
+	)
+	tail := &logTail{}
+	for _, step := range []struct {
+		line  string
+		ahead bool
+	}{{begins, false}, {waits, true}, {ends, true}, {waits, true}, {begins, false}} {
+		tail.copy(strings.NewReader(step.line), &strings.Builder{})
+		if tail.receiverAhead() != step.ahead {
+			t.Errorf("after %q: ahead %v", step.line, !step.ahead)
+		}
+	}
+	if !Hopeless(tail.lastReceiver()) || tail.lastFatal() != "" {
+		t.Errorf("receiver %q, fatal %q", tail.lastReceiver(), tail.lastFatal())
+	}
+}

@@ -103,6 +103,9 @@ func (p *Process) Ending() string {
 	return "PostgreSQL stopped: " + p.ending
 }
 
+// Ahead tells whether the WAL receiver waits for a primary that has less log than it has.
+func (p *Process) Ahead() bool { return p.tail.receiverAhead() }
+
 // ReceiverTrouble is the last reason for which a replica could not follow.
 func (p *Process) ReceiverTrouble() string { return p.tail.lastReceiver() }
 

@@ -147,6 +147,11 @@ func TestFrozenAgent(t *testing.T) {
 	if err := agent.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	// A renewal that was on its way when the signal was sent may still have been noted.
+	eventually(t, 5*time.Second, "the agent is frozen", func() bool {
+		stat, err := processStat(agent.Process.Pid)
+		return err == nil && strings.HasPrefix(stat, "T")
+	})
 	// It may have been frozen before it got to know of the last renewal; the one before was a second earlier.
 	fencedBetween(t, f.renewalNow(), f.death(t, pid), time.Second, 3*time.Second)
 	// Another one takes over. The agent that comes to itself must not go on where it was.

@@ -263,7 +263,7 @@ func (w *serverWatch) streaming(o pg.Observation) bool {
 		w.receiver, w.receiverSince = o.Receiver, time.Now()
 		w.alive.Store(int64(o.Receiver))
 	}
-	return o.Receiver != 0 && (o.Heard || time.Since(w.receiverSince) > negotiation)
+	return o.Receiver != 0 && !w.process.Ahead() && (o.Heard || time.Since(w.receiverSince) > negotiation)
 }
 
 // watchReceiver has the server and the Lease looked at as soon as the process that receives the log ends, because the

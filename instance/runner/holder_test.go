@@ -67,8 +67,33 @@ func (c *trio) ordered(t *testing.T) {
 		}
 		c.rejoined(t)
 	}
+	c.inVain(t)
 	c.config.Orders = nil
 	c.setConfig(t, c.config)
+}
+
+// inVain has the primary hand over while none of the others can take the Lease: it goes on as the primary, in a new term.
+func (c *trio) inVain(t *testing.T) {
+	old, term := c.holder(), c.leaseNow().Term
+	order := contract.Order{ID: "in-vain", Instance: old.name, Kind: contract.OrderSwitchover, Term: term}
+	for _, h := range c.hosts {
+		if h != old {
+			order.Target = h.name
+			c.do(func() { c.cut[h.name] = true })
+		}
+	}
+	c.config.Orders = []contract.Order{order}
+	c.setConfig(t, c.config)
+	c.await(t, 20*time.Second, "the Lease is released", func() bool { return c.lease.Holder == "" && c.lease.Successor == order.Target })
+	c.await(t, 20*time.Second, "the primary takes it back", func() bool {
+		return c.lease.HeldBy() == old.name && c.lease.Term == term+1 && c.running(old.name, primaryRole)
+	})
+	if last := c.pod(old.name).report.LastOrder; last != order.ID {
+		t.Errorf("the last order is %q", last)
+	}
+	c.do(func() { clear(c.cut) })
+	c.awaitPrimary(t, old)
+	c.rejoined(t)
 }
 
 // hangs has a postmaster that lets nobody in.

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -84,7 +85,12 @@ func Reap(done <-chan struct{}) {
 type process struct {
 	pid, parent int
 	zombie      bool
+	// started is when, by CLOCK_BOOTTIME.
+	started time.Duration
 }
+
+// ticksPerSecond is in what /proc counts, on all of Linux's architectures that Go has.
+const ticksPerSecond = 100
 
 // processes lists what /proc shows; what ends meanwhile is left out.
 func processes() []process {
@@ -104,12 +110,20 @@ func processes() []process {
 		if i < 0 || errPid != nil {
 			continue
 		}
-		var state string
-		var parent int
-		if _, err := fmt.Sscan(string(stat[i+1:]), &state, &parent); err != nil {
+		// See proc_pid_stat(5); the state is the third of its fields.
+		const parent, started = 1, 19
+		fields := strings.Fields(string(stat[i+1:]))
+		if len(fields) <= started {
 			continue
 		}
-		found = append(found, process{pid: pid, parent: parent, zombie: state == "Z"})
+		parentPid, errParent := strconv.Atoi(fields[parent])
+		ticks, errTicks := strconv.ParseInt(fields[started], 10, 64)
+		if errParent != nil || errTicks != nil {
+			continue
+		}
+		found = append(found, process{
+			pid: pid, parent: parentPid, zombie: fields[0] == "Z", started: time.Duration(ticks) * time.Second / ticksPerSecond,
+		})
 	}
 	return found
 }
@@ -117,13 +131,17 @@ func processes() []process {
 // working lists the processes whose working directory is dir: PostgreSQL's processes all work in their data directory.
 func working(dir string) []int {
 	var pids []int
-	for _, p := range processes() {
-		cwd, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(p.pid), "cwd"))
-		if err == nil && !p.zombie && strings.TrimSuffix(cwd, " (deleted)") == dir && p.pid != os.Getpid() {
-			pids = append(pids, p.pid)
-		}
+	for _, p := range workers(dir) {
+		pids = append(pids, p.pid)
 	}
 	return pids
+}
+
+func workers(dir string) []process {
+	return slices.DeleteFunc(processes(), func(p process) bool {
+		cwd, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(p.pid), "cwd"))
+		return err != nil || p.zombie || strings.TrimSuffix(cwd, " (deleted)") != dir || p.pid == os.Getpid()
+	})
 }
 
 // KillWorking kills the processes that work in a data directory, and returns those that it found. They may take a

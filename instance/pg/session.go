@@ -74,20 +74,8 @@ func (s Server) Connect(ctx context.Context, database string) (*pgx.Conn, error)
 	config.Password = ""
 	maps.Copy(config.RuntimeParams, pins(s.Programs.Version.Major))
 	config.ConnectTimeout = 5 * time.Second
-	var conn *pgx.Conn
-	err = whileFull(ctx, fullPatience, fullPolling, func() (err error) {
-		conn, err = pgx.ConnectConfig(ctx, config)
-		return err
-	})
-	return conn, err
+	return s.connect(ctx, config)
 }
-
-// Who is not let in for lack of places has one until then, also one that is reserved. So for moments there may be none
-// for the agent, while many try.
-const (
-	fullPatience = time.Second
-	fullPolling  = 5 * time.Millisecond
-)
 
 // whileFull tries to connect again for a while as long as the server has no place for the session.
 func whileFull(ctx context.Context, patience, polling time.Duration, connect func() error) error {

@@ -61,6 +61,7 @@ func TestElections(t *testing.T) {
 		{"primary silent, quorum required", c.silent},
 		{"impostor", c.impostor},
 		{"crowded", c.crowded},
+		{"strangers", c.strangers},
 		{"the hostile owner gained nothing", c.gainedNothing},
 	} {
 		begun := time.Now()

@@ -2,9 +2,11 @@ package runner_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"strings"
 	"sync"
 	"syscall"
@@ -337,4 +339,46 @@ func (c *trio) impostor(t *testing.T) {
 			t.Fatalf("%T %v, want that the session is ended", message, err)
 		}
 	}
+}
+
+// stranger connects to an instance and does not say who he is, after he said whom he wants to be, or not even that.
+func stranger(t *testing.T, h *host, speaks bool) {
+	t.Helper()
+	conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", h.port), 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if !speaks {
+		return
+	}
+	// What does not get through is of no use to him, and no reason for the test to fail.
+	_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
+	request, _ := (&pgproto3.SSLRequest{}).Encode(nil)
+	_, _ = conn.Write(request)
+	_, _ = conn.Read(make([]byte, 1))
+	secure := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // Strangers verify nobody.
+	hello, _ := (&pgproto3.StartupMessage{
+		ProtocolVersion: pgproto3.ProtocolVersionNumber, Parameters: map[string]string{"user": naming.UserApp, "database": "app"},
+	}).Encode(nil)
+	_, _ = secure.Write(hello)
+	_, _ = secure.Read(make([]byte, 1))
+}
+
+// strangers has somebody without any password take all places of the replicas, and then the primary die: that keeps
+// nobody from taking over.
+func (c *trio) strangers(t *testing.T) {
+	old := c.holder()
+	for _, h := range c.hosts {
+		for n := range 2 * 20 { // max_connections, and those for which there is no place.
+			if h != old {
+				stranger(t, h, n < 30)
+			}
+		}
+	}
+	if err := syscall.Kill(postmaster(t, old), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitSuccessor(t, old)
+	c.awaitReplicas(t)
 }

@@ -318,16 +318,24 @@ func (r *Runner) accepted(ctx context.Context) {
 	go r.readInForce(context.WithoutCancel(ctx), r.process)
 }
 
-// readInForce notes what came of the settings that a server was started with.
+// readInForce notes what came of the settings that a server was started with. It has to succeed once: from then on
+// clients cannot have their own words taken for the server's.
 func (r *Runner) readInForce(ctx context.Context, p *pg.Process) {
-	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
-	defer cancel()
-	inForce, err := p.InForce(ctx)
-	if err != nil {
-		r.log.Error(err, "Failed to read which settings are in force")
-		return
+	for {
+		attempt, cancel := context.WithTimeout(ctx, observeTimeout)
+		inForce, err := p.InForce(attempt)
+		cancel()
+		if err == nil {
+			r.update(func(*agent.Facts) { r.settings.pending, r.settings.rejected = inForce.PendingRestart, inForce.Refused })
+			return
+		}
+		select {
+		case <-p.Done():
+			return
+		case <-time.After(observeSlow):
+			r.log.Error(err, "Failed to read which settings are in force")
+		}
 	}
-	r.update(func(*agent.Facts) { r.settings.pending, r.settings.rejected = inForce.PendingRestart, inForce.Refused })
 }
 
 func (r *Runner) notAccepting(p *pg.Process, err error) {

@@ -6,7 +6,7 @@ import (
 )
 
 // ending are the tasks that end PostgreSQL. They are not cancelled: what is half ended neither serves nor is given up.
-var ending = []Task{TaskStop, TaskFence, TaskRelease, TaskHandOver}
+var ending = []Task{TaskStop, TaskFence, TaskRelease, TaskHandOver, TaskRevive}
 
 // abandoned is for the holder of the Lease while its PostgreSQL does not serve any more and a replica could.
 func (f Facts) abandoned() (d Decision, abandoned bool) {

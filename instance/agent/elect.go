@@ -65,6 +65,8 @@ func (f Facts) stand(d Decision) Decision {
 		return f.begin(TaskFence, d)
 	case !f.Server.Up:
 		return f.start(TaskStartReplica, d)
+	case f.Server.Hung != "" && f.Repairs.Restarts == 0:
+		return f.hung(d) // As a primary it would hang as well.
 	case !f.Server.Accepting:
 		d.Message = orElse(f.Server.LastError, "PostgreSQL recovers")
 	default:

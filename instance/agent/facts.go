@@ -37,6 +37,8 @@ const (
 	TaskStop Task = "Stop"
 	// TaskRestart stops PostgreSQL for an order; it is started again because it does not run.
 	TaskRestart Task = "Restart"
+	// TaskRevive ends a replica's PostgreSQL that hangs; it is started again because it does not run.
+	TaskRevive Task = "Revive"
 	// TaskFence stops PostgreSQL at once, without regard for its clients.
 	TaskFence Task = "Fence"
 	// TaskElect asks the members for their votes, and takes the Lease with them.
@@ -165,6 +167,10 @@ type Server struct {
 	Silent bool
 	// Broken: it could not be started several times in a row, with all settings that are known to be good.
 	Broken bool
+	// Hung says what of a replica does not go on any more, and would not by itself; empty if nothing does.
+	Hung string
+	// Late says why a replica serves data that is too old; empty if it does not.
+	Late string
 	// LastError is what PostgreSQL said when it ended, or when it could not follow.
 	LastError string
 	// Timeline it is on.
@@ -205,8 +211,10 @@ type Diagnosis struct {
 	Detail  string
 }
 
-// Repairs are what was done to a replica's data, in vain as long as it does not stream.
+// Repairs are what was done to a replica and its data, in vain as long as it does not stream and keep up.
 type Repairs struct {
+	// Restarts of a PostgreSQL that hung.
+	Restarts int
 	// Rewinds and Clones that came to their end, or failed after a while.
 	Rewinds, Clones int
 	// Waiting: it is too early for another clone, which is a load on the primary.

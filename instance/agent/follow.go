@@ -11,7 +11,7 @@ import (
 
 // following are the tasks that a replica may be at.
 var following = []Task{
-	TaskClone, TaskDiagnose, TaskRewind, TaskStartReplica, TaskConfigure, TaskRestart, TaskStop, TaskFence,
+	TaskClone, TaskDiagnose, TaskRewind, TaskStartReplica, TaskConfigure, TaskRestart, TaskStop, TaskFence, TaskRevive,
 }
 
 // follow is for an instance while another one holds the Lease.
@@ -38,11 +38,16 @@ func (f Facts) follow(primary string) Decision {
 		return f.rewind(d)
 	case !f.Server.Up:
 		return f.startReplica(d)
+	case f.Server.Hung != "":
+		return f.hung(d)
 	case !f.Server.Accepting:
 		d.Message = orElse(f.Server.LastError, "PostgreSQL recovers")
 		return f.diagnose(d)
 	case !f.Server.Streaming:
 		return f.notStreaming(d)
+	case f.Server.Late != "":
+		d.State, d.Message = contract.StateLagging, f.Server.Late
+		return f.maintain(d)
 	}
 	d.State, d.Label = contract.StateRunning, true
 	return f.maintain(d)
@@ -67,7 +72,7 @@ func (f Facts) clone(d Decision, why string) Decision {
 	case f.Repairs.Waiting && f.Running != TaskClone:
 		return f.cloneLater(d, why)
 	case f.Server.Up:
-		return f.begin(TaskStop, d)
+		return f.halt(d)
 	}
 	return f.begin(TaskClone, d)
 }
@@ -96,7 +101,7 @@ func (f Facts) ahead(d Decision) Decision {
 	d = f.failed(d, fmt.Sprintf("%s. Either stop %s and recover the data from here, or, if it may be lost, "+
 		"delete the %s and the pod to have the instance cloned", f.Diagnosis.Detail, d.Follow, claim))
 	if f.Server.Up {
-		return f.begin(TaskStop, d)
+		return f.halt(d)
 	}
 	return d
 }
@@ -113,7 +118,7 @@ func (f Facts) rewind(d Decision) Decision {
 	d.Message = f.Diagnosis.Detail
 	switch {
 	case f.Server.Up:
-		return f.begin(TaskStop, d)
+		return f.halt(d)
 	case !f.reachable(d.Follow):
 		d.State = contract.StateWaiting
 		return d

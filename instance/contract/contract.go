@@ -149,6 +149,10 @@ const (
 	StateRunning State = "Running"
 	// StateNotStreaming is a replica that accepts connections but does not stream; Message says why.
 	StateNotStreaming State = "NotStreaming"
+	// StateLagging is a replica that streams, and serves data that is too old; Message says why.
+	StateLagging State = "Lagging"
+	// StateHung is a replica of which a part hangs; Message says which.
+	StateHung State = "Hung"
 	// StateStopping stops PostgreSQL.
 	StateStopping State = "Stopping"
 	// StateFailed cannot go on without help; Message says why and what to do.

@@ -27,6 +27,8 @@ type story struct {
 	major     string
 	config    contract.Config
 	systemID  string
+	// frozenReplica is a postmaster of the replica that hangs while other things are tried.
+	frozenReplica int
 }
 
 // TestAgents runs two agents with a real PostgreSQL each, and only the API server in memory.
@@ -52,10 +54,14 @@ func TestAgents(t *testing.T) {
 		{"settings that keep it from starting", s.badSettings},
 		{"client authentication", s.hba},
 		{"client authentication that PostgreSQL refuses", s.badHBA},
+		{"postmaster killed", s.killed},
+		{"replica's postmaster frozen", s.freezeReplica},
 		{"password follows its Secret", s.password},
 		{"certificate renewed", s.renewal},
-		{"postmaster killed", s.killed},
-		{"postmaster frozen", s.frozen},
+		{"primary's postmaster frozen", s.frozen},
+		{"replica restarted", s.revived},
+		{"replica held", s.held},
+		{"replica hangs", s.hung},
 		{"replica wiped", s.wiped},
 		{"replica fallen behind", s.behind},
 		{"replica promoted by somebody", s.promoted},
@@ -189,7 +195,8 @@ func (s *story) status(t *testing.T) {
 func (s *story) settings(t *testing.T) {
 	members := s.config.Members
 	s.config = config(s.major, 2, map[string]string{
-		"work_mem": "5MB", "max_connections": "120", "no_such_setting": "1", "seq_page_cost": "many",
+		"wal_receiver_timeout": "2s", // By which a receiver that hangs is found out.
+		"work_mem":             "5MB", "max_connections": "120", "no_such_setting": "1", "seq_page_cost": "many",
 		"log_line_prefix": `it's %m \ `,
 	})
 	s.config.Members = members

@@ -23,8 +23,10 @@ const (
 	// knockTicks are the parts of that time. A part that the machine gave to others counts once, however long it was:
 	// what the agent did not get, the postmaster may not have got either.
 	knockTicks = 20
-	// closedAfter is how many attempts in a row fail before that is believed.
-	closedAfter = 3
+	// closedAfter is how many attempts in a row fail before that is believed, hopelessAfter before a replica's PostgreSQL
+	// is started again.
+	closedAfter   = 3
+	hopelessAfter = 6
 )
 
 // door tells whether a server lets new sessions in. Its zero value is open.
@@ -81,7 +83,7 @@ func patient(ctx context.Context, limit time.Duration) (context.Context, context
 func (d *door) note(err error) (changed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	closed := d.misses >= closedAfter
+	before := d.misses
 	var answer *pgconn.PgError
 	if err == nil || errors.As(err, &answer) && !lostFiles(answer) {
 		// Also who is told that there are too many sessions was answered by a postmaster that works.
@@ -89,7 +91,12 @@ func (d *door) note(err error) (changed bool) {
 	} else {
 		d.misses, d.last = d.misses+1, err
 	}
-	return closed != (d.misses >= closedAfter)
+	for _, limit := range []int{closedAfter, hopelessAfter} {
+		if (before >= limit) != (d.misses >= limit) {
+			return true
+		}
+	}
+	return false
 }
 
 // lostFiles tells of answers for which the data directory, or a part of it, is missing or cannot be read. A database that
@@ -109,6 +116,23 @@ func (d *door) closed() error {
 	return fmt.Errorf("it lets no new session in (attempts: %d): %w", d.misses, d.last)
 }
 
+// hopeless says why the server is to be started again; nil if it is not.
+func (d *door) hopeless() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.misses < hopelessAfter {
+		return nil
+	}
+	return fmt.Errorf("it lets no new session in: %w", d.last)
+}
+
+// missed tells whether the last attempt failed.
+func (d *door) missed() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.misses > 0
+}
+
 // knock opens a session and closes it again.
 func (w *serverWatch) knock(ctx context.Context) error {
 	conn, err := w.runner.server().Connect(ctx, postgres.RoleSuperuser)
@@ -118,8 +142,11 @@ func (w *serverWatch) knock(ctx context.Context) error {
 	return conn.Close(ctx)
 }
 
-// knocking is how often to try: often where it leads to a failover.
+// knocking is how often to try: often where it leads to a failover, and where it failed.
 func (w *serverWatch) knocking() time.Duration {
+	if w.door.missed() {
+		return knockInterval
+	}
 	w.runner.mu.Lock()
 	defer w.runner.mu.Unlock()
 	if f := w.runner.facts; f.Server.Replica || f.Config == nil || len(f.Config.Members) < 2 {
@@ -141,6 +168,8 @@ func (w *serverWatch) doorChanged() {
 		if !f.Server.Replica {
 			r.abandon(r.standbys, f.Server.LastError)
 			r.poke()
+		} else if hopeless := w.door.hopeless(); hopeless != nil {
+			f.Server.Hung = "PostgreSQL hangs: " + hopeless.Error()
 		}
 	})
 }

@@ -28,6 +28,7 @@ func TestDoor(t *testing.T) {
 		"data directory gone":     {answers: []error{gone, missing, gone}, closed: true, changes: 1},
 		"opened again":            {answers: []error{miss, miss, miss, miss, nil}, changes: 2},
 		"closed for a long while": {answers: []error{nil, miss, miss, miss, miss, miss}, closed: true, changes: 1},
+		"hopeless":                {answers: []error{miss, miss, miss, miss, miss, miss}, closed: true, changes: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -44,6 +45,9 @@ func TestDoor(t *testing.T) {
 				err := d.closed()
 				if (err != nil) != tc.closed || tc.closed && !errors.Is(err, tc.answers[len(tc.answers)-1]) {
 					t.Errorf("got %v", err)
+				}
+				if hopeless := d.hopeless() != nil; hopeless != (name == "hopeless") {
+					t.Errorf("hopeless: %v", hopeless)
 				}
 				if changes != tc.changes {
 					t.Errorf("told of %d changes, want %d", changes, tc.changes)

@@ -101,7 +101,7 @@ func asOrdinaryUser(t *testing.T) (done bool) {
 	if err := os.Chown(dir, int(uid), int(gid)); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-test.run=^" + t.Name() + "$", "-test.timeout=3m"}
+	args := []string{"-test.run=^" + t.Name() + "$", "-test.timeout=5m"}
 	if testing.Verbose() {
 		args = append(args, "-test.v")
 	}
@@ -216,7 +216,9 @@ func (h *host) start() string {
 	h.stop, h.ended = cancel, make(chan struct{})
 	go func(ended chan struct{}) {
 		defer close(ended)
-		runner.New(options, podKube{h.world, h.name}, h.logger(h.output)).Run(ctx)
+		r := runner.New(options, podKube{h.world, h.name}, h.logger(h.output))
+		r.Hurry()
+		r.Run(ctx)
 	}(h.ended)
 	return options.Incarnation
 }

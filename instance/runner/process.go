@@ -108,7 +108,7 @@ func (r *Runner) ended(p *pg.Process) (unexpected bool) {
 
 // watchServer keeps the facts about a running server.
 func (r *Runner) watchServer(ctx context.Context, p *pg.Process) {
-	w := serverWatch{runner: r, process: p, quietSince: time.Now(), poked: newBell()}
+	w := serverWatch{runner: r, process: p, quietSince: time.Now(), poked: newBell(), health: newHealth(r.bounds)}
 	defer func() { w.close(context.WithoutCancel(ctx)) }()
 	go w.watchReceiver(ctx)
 	timer := time.NewTimer(0)
@@ -137,6 +137,8 @@ type serverWatch struct {
 	alive         atomic.Int64
 	// received is how far the log had come at the last look.
 	received postgres.LSN
+	// health of a replica.
+	health health
 	// slotsAt is when the slots were last looked at.
 	slotsAt time.Time
 	// poked asks for a look now.
@@ -224,6 +226,7 @@ func (w *serverWatch) learn(ctx context.Context, o pg.Observation) time.Duration
 		}
 	}
 	slotsDue := w.slotsDue(ctx, o, streaming)
+	w.lookAtReplay(ctx, o)
 	replicas, err := w.lookAtStandbys(ctx, o)
 	if err != nil {
 		w.runner.log.Error(err, "Failed to look at the replicas")
@@ -238,16 +241,20 @@ func (w *serverWatch) learn(ctx context.Context, o pg.Observation) time.Duration
 		w.runner.observed, w.runner.standbys, w.runner.answered = o, replicas, time.Now()
 		f.Server.Accepting, f.Server.Recovering, f.Server.Streaming = true, o.Recovering, streaming
 		f.Server.Silent, f.Server.LastError, f.Server.Timeline = silent, trouble, o.Timeline
+		f.Server.Hung, f.Server.Late = w.health.hung, w.health.late
 		f.ProvisionDue, f.Abandon = f.ProvisionDue || slotsDue, ""
-		if streaming {
-			f.Diagnosis, f.Repairs = w.runner.memory.diagnosis(), agent.Repairs{}
+		if streaming && w.health.hung == "" {
+			f.Diagnosis = w.runner.memory.diagnosis()
+		}
+		if streaming && w.health.hung == "" && w.health.late == "" {
+			f.Repairs = agent.Repairs{}
 		}
 	})
 	w.runner.synchronizer.poke()
 	switch {
 	case quiet && !silent:
 		return observeSoon
-	case !o.Recovering && w.gathers(replicas):
+	case streaming && !w.health.caught, !o.Recovering && w.gathers(replicas):
 		return observeGathering
 	}
 	return observeSlow

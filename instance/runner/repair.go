@@ -138,6 +138,10 @@ func (r *Runner) diagnose(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	primary, o, trouble, wasPrimary := r.upstream(r.facts.Primary), r.observed, "", r.facts.Data.Primary()
+	hung := ""
+	if r.facts.Repairs.Restarts > 0 {
+		hung = r.facts.Server.Hung
+	}
 	if r.process != nil {
 		trouble = r.process.ReceiverTrouble()
 	}
@@ -155,7 +159,7 @@ func (r *Runner) diagnose(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d := agent.Diagnose(own, source)
+	d := agent.Diagnose(own, source).Hangs(hung)
 	if d.Verdict == agent.VerdictStream {
 		d.Detail = trouble
 	}

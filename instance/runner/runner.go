@@ -108,6 +108,8 @@ type Runner struct {
 	promoted *pg.Process
 	// expected: the process is being stopped on purpose.
 	expected bool
+	// bounds of a replica's health.
+	bounds bounds
 	// waiting and progress say what an election waits for; freeSince is since when nobody holds the Lease.
 	waiting, progress string
 	freeSince         time.Time
@@ -163,6 +165,7 @@ func New(options Options, kube Kube, log logr.Logger) *Runner {
 	r := &Runner{
 		options: options, kube: kube, log: log, wake: newBell(), unsaved: newBell(),
 		voting: make(chan struct{}, 1), promises: map[string]int32{}, begun: time.Now(),
+		bounds: bounds{hungLooks: hungLooks, maxAge: maxAge},
 	}
 	r.facts.Self, r.facts.Incarnation = options.Instance, options.Incarnation
 	r.keeper = newKeeper(r)

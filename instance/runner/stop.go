@@ -83,6 +83,18 @@ func (r *Runner) fence(ctx context.Context) error {
 	return err
 }
 
+// revive ends a replica's PostgreSQL that hangs. To be killed does its data no harm.
+func (r *Runner) revive(ctx context.Context) error {
+	if err := r.fence(ctx); err != nil {
+		return err
+	}
+	r.update(func(f *agent.Facts) {
+		f.Repairs.Restarts++
+		f.Server.Hung = "" // Whoever watched the old process may not have noticed its end yet.
+	})
+	return nil
+}
+
 // filesInterval is how often mounted files are looked at: the kubelet takes up to a minute to renew them anyway.
 const filesInterval = 2 * time.Second
 

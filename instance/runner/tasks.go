@@ -93,6 +93,8 @@ func (r *Runner) carryOut(ctx context.Context, task agent.Task, decided lease.Le
 		return r.stop(ctx)
 	case agent.TaskRestart:
 		return r.restart(ctx)
+	case agent.TaskRevive:
+		return r.revive(ctx)
 	case agent.TaskFence:
 		return r.fence(ctx)
 	case agent.TaskElect:

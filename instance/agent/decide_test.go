@@ -330,6 +330,12 @@ func TestDecide(t *testing.T) {
 				f.Repairs = agent.Repairs{Clones: 3, Waiting: true}
 			},
 		},
+		"another instance is cloned": {
+			facts: replicaFacts(), state: contract.StateWaiting, message: "waits until db-2 has been cloned",
+			change: func(f *agent.Facts) {
+				f.Server, f.Data, f.Running, f.CloneAfter = agent.Server{}, agent.Data{Known: true}, agent.TaskClone, "db-2"
+			},
+		},
 		"cloned in vain, waited": {
 			facts: replicaFacts(), do: agent.TaskClone, state: contract.StateCloning,
 			change: func(f *agent.Facts) {

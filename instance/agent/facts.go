@@ -103,6 +103,8 @@ type Facts struct {
 	Failed Failure
 	// Diagnosis of data that does not follow; it is forgotten when data or primary change.
 	Diagnosis Diagnosis
+	// CloneAfter is the instance that is being cloned, and that this one lets have its turn; empty if there is none.
+	CloneAfter string
 	// Repairs of the data since it last streamed.
 	Repairs Repairs
 

@@ -69,6 +69,10 @@ func (f Facts) clone(d Decision, why string) Decision {
 		d.State = contract.StateWaiting
 		d.Message = fmt.Sprintf("waits for %s, to clone from it: %s", d.Follow, why)
 		return d
+	case f.Running == TaskClone && f.CloneAfter != "":
+		d.State = contract.StateWaiting
+		d.Message = fmt.Sprintf("waits until %s has been cloned: %s", f.CloneAfter, why)
+		return d
 	case f.Repairs.Waiting && f.Running != TaskClone:
 		return f.cloneLater(d, why)
 	case f.Server.Up:

@@ -49,13 +49,22 @@ func (u Upstream) config() (*pgx.ConnConfig, error) {
 // connect opens a session of the replication role's on the primary. It is one for replication, which can be asked as well
 // but knows the simple protocol only: applications that have taken all of max_connections are not in its way.
 func (u Upstream) connect(ctx context.Context) (*pgx.Conn, error) {
+	config, err := u.replicationConfig()
+	if err != nil {
+		return nil, err
+	}
+	return pgx.ConnectConfig(ctx, config)
+}
+
+// replicationConfig is for such a session.
+func (u Upstream) replicationConfig() (*pgx.ConnConfig, error) {
 	config, err := u.config()
 	if err != nil {
 		return nil, err
 	}
 	config.RuntimeParams["replication"] = "database"
 	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
-	return pgx.ConnectConfig(ctx, config)
+	return config, nil
 }
 
 // How long a rewind waits for a place among the primary's sessions, and how often it looks for one.

@@ -416,7 +416,18 @@ func (s *story) wiped(t *testing.T) {
 	}
 	// Half a clone that a crash left behind is no data.
 	put(t, s.b.pgdata()+".new/PG_VERSION", []byte(s.major))
+	// Another clone goes on, or seems to: nobody tells that it ended.
+	turn, other, err := pg.Upstream{
+		Host: cluster.InstanceHost(s.a.name, namespace), Address: "127.0.0.1", Port: s.a.port, Keys: s.b.clientKeys(), Application: s.a.name,
+	}.Turn(t.Context(), s.config.Members, 2*time.Second)
+	if err != nil || turn == nil {
+		t.Fatalf("no turn to clone, but %q's: %v", other, err)
+	}
 	incarnation := s.b.start()
+	s.await(t, 20*time.Second, "the replica waits for its turn", func() bool {
+		r := s.pods[s.b.name].report
+		return r.State == contract.StateWaiting && strings.Contains(r.Message, "waits until "+s.a.name+" has been cloned")
+	})
 	s.await(t, 20*time.Second, "the replica streams again", func() bool {
 		return s.running(s.b.name, replicaRole) && s.pods[s.b.name].report.Incarnation == incarnation
 	})

@@ -3,6 +3,8 @@ package runner
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/acme/pg-operator/instance/agent"
@@ -10,9 +12,55 @@ import (
 )
 
 func (r *Runner) clone(ctx context.Context) error {
+	turn, err := r.turn(ctx)
+	if err != nil {
+		return err
+	}
+	cloning, end := context.WithCancel(ctx)
+	var kept sync.WaitGroup
+	kept.Go(func() { turn.Keep(cloning) })
+	defer kept.Wait()
+	defer end()
 	return r.replaceData(ctx, (*Runner).cloned, func(primary pg.Upstream) error {
 		return r.options.Volume.Clone(ctx, r.programs, primary)
 	})
+}
+
+const (
+	// turnInterval is how often an instance asks whether it is its turn to be cloned, half of it by chance more: of two
+	// that ask at the same time neither may get it.
+	turnInterval = 300 * time.Millisecond
+	// turnLife is for how long the turn is an instance's of which nothing is heard.
+	turnLife = 30 * time.Second
+)
+
+// turn waits until no other instance is cloned: a clone reads the whole database from the primary.
+func (r *Runner) turn(ctx context.Context) (*pg.Turn, error) {
+	if err := r.refreshKeys(); err != nil {
+		return nil, err
+	}
+	defer r.update(func(f *agent.Facts) { f.CloneAfter = "" })
+	for {
+		r.mu.Lock()
+		primary, others := r.upstream(r.facts.Primary), r.others()
+		r.mu.Unlock()
+		turn, other, err := takeTurn(ctx, primary, others)
+		if err != nil || turn != nil {
+			return turn, err
+		}
+		r.update(func(f *agent.Facts) { f.CloneAfter = other })
+		select {
+		case <-time.After(turnInterval + rand.N(turnInterval/2)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func takeTurn(ctx context.Context, primary pg.Upstream, others []string) (*pg.Turn, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*observeTimeout)
+	defer cancel()
+	return primary.Turn(ctx, others, turnLife)
 }
 
 func (r *Runner) rewind(ctx context.Context) error {

@@ -3,7 +3,6 @@ package runner_test
 import (
 	"context"
 	"fmt"
-	"github.com/acme/pg-operator/test/authority"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 	"github.com/acme/pg-operator/instance/agent"
 	"github.com/acme/pg-operator/instance/contract"
 	"github.com/acme/pg-operator/instance/lease"
+	"github.com/acme/pg-operator/test/authority"
 )
 
 // trio is a cluster of three whose members take over from each other.

@@ -1,7 +1,6 @@
 package runner_test
 
 import (
-	"github.com/acme/pg-operator/test/authority"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/acme/pg-operator/instance/fence"
 	"github.com/acme/pg-operator/instance/lease"
 	"github.com/acme/pg-operator/instance/pg"
+	"github.com/acme/pg-operator/test/authority"
 )
 
 // watchtower is a primary that is told of more members than there are, and looked at from outside.

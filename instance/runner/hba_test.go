@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"github.com/acme/pg-operator/test/authority"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"github.com/acme/pg-operator/instance/contract"
 	"github.com/acme/pg-operator/instance/pg"
 	"github.com/acme/pg-operator/postgres"
+	"github.com/acme/pg-operator/test/authority"
 )
 
 // hbaWords are right and wrong words for each place of a line of pg_hba.conf. Those that come first come more often.

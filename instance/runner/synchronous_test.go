@@ -2,12 +2,12 @@ package runner_test
 
 import (
 	"context"
-	"github.com/acme/pg-operator/test/authority"
 	"testing"
 	"time"
 
 	"github.com/acme/pg-operator/instance/contract"
 	"github.com/acme/pg-operator/instance/pg"
+	"github.com/acme/pg-operator/test/authority"
 )
 
 // TestSynchronous follows what commits wait for, in the Lease and in PostgreSQL, while replicas come and go.

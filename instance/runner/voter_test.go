@@ -3,7 +3,6 @@ package runner_test
 import (
 	"context"
 	"encoding/json"
-	"github.com/acme/pg-operator/test/authority"
 	"os"
 	"reflect"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 	"github.com/acme/pg-operator/instance/peer"
 	"github.com/acme/pg-operator/instance/pg"
 	"github.com/acme/pg-operator/postgres"
+	"github.com/acme/pg-operator/test/authority"
 )
 
 // votes is the life of a primary and a replica of which a candidate asks votes, in steps that build on each other.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"maps"
 	"net"
 	"time"
 
@@ -47,24 +48,17 @@ func (u Upstream) config() (*pgx.ConnConfig, error) {
 }
 
 // connect opens a session of the replication role's on the primary. It is one for replication, which can be asked as well
-// but knows the simple protocol only: applications that have taken all of max_connections are not in its way.
-func (u Upstream) connect(ctx context.Context) (*pgx.Conn, error) {
-	config, err := u.replicationConfig()
-	if err != nil {
-		return nil, err
-	}
-	return pgx.ConnectConfig(ctx, config)
-}
-
-// replicationConfig is for such a session.
-func (u Upstream) replicationConfig() (*pgx.ConnConfig, error) {
+// but knows the simple protocol only: applications that have taken all of max_connections are not in its way. settings are
+// more than what every session is pinned to.
+func (u Upstream) connect(ctx context.Context, settings map[string]string) (*pgx.Conn, error) {
 	config, err := u.config()
 	if err != nil {
 		return nil, err
 	}
+	maps.Copy(config.RuntimeParams, settings)
 	config.RuntimeParams["replication"] = "database"
 	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
-	return config, nil
+	return pgx.ConnectConfig(ctx, config)
 }
 
 // How long a rewind waits for a place among the primary's sessions, and how often it looks for one.
@@ -90,7 +84,7 @@ func (u Upstream) awaitPlace(ctx context.Context) {
 
 // Source asks the primary what it can still offer data at position own, with log files of segmentSize bytes.
 func (u Upstream) Source(ctx context.Context, own agent.Position, segmentSize uint64) (agent.Source, error) {
-	conn, err := u.connect(ctx)
+	conn, err := u.connect(ctx, nil)
 	if err != nil {
 		return agent.Source{}, fmt.Errorf("cannot ask the primary: %w", err)
 	}
@@ -125,7 +119,7 @@ func (u Upstream) Source(ctx context.Context, own agent.Position, segmentSize ui
 
 // Identify is the identity of the primary's database. It fails if the primary does not answer, or is none.
 func (u Upstream) Identify(ctx context.Context) (systemID string, err error) {
-	conn, err := u.connect(ctx)
+	conn, err := u.connect(ctx, nil)
 	if err != nil {
 		return "", fmt.Errorf("cannot ask the primary: %w", err)
 	}
@@ -140,7 +134,7 @@ func (u Upstream) Identify(ctx context.Context) (systemID string, err error) {
 
 // Settled tells whether the primary's control file knows the timeline that it writes on.
 func (u Upstream) Settled(ctx context.Context) (bool, error) {
-	conn, err := u.connect(ctx)
+	conn, err := u.connect(ctx, nil)
 	if err != nil {
 		return false, fmt.Errorf("cannot ask the primary: %w", err)
 	}

@@ -3,7 +3,6 @@ package pg
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
@@ -24,17 +23,12 @@ type Turn struct {
 // may both be sent away, but never both get it: each looks at the others' sessions after its own can be seen. The turn
 // ends by itself when it was not kept for life.
 func (u Upstream) Turn(ctx context.Context, instances []string, life time.Duration) (turn *Turn, other string, err error) {
-	config, err := u.replicationConfig()
-	if err != nil {
-		return nil, "", err
-	}
-	maps.Copy(config.RuntimeParams, map[string]string{
+	conn, err := u.connect(ctx, map[string]string{
 		"application_name":     u.Application + turnSuffix,
 		"idle_session_timeout": fmt.Sprint(life.Milliseconds()),
 		// The same for a machine that is gone.
 		"tcp_keepalives_idle": "5", "tcp_keepalives_interval": "2", "tcp_keepalives_count": "3",
 	})
-	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, "", fmt.Errorf("cannot ask the primary: %w", err)
 	}

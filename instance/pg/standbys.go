@@ -16,8 +16,8 @@ type Standby struct {
 	Streaming bool
 	// Counted: its walsender takes it for one of those that commits may wait for.
 	Counted bool
-	// Flushed is how much of the log it has on disk.
-	Flushed postgres.LSN
+	// Flushed is how much of the log it has on disk, Replayed how much of that is applied.
+	Flushed, Replayed postgres.LSN
 }
 
 // Standbys are the replicas that are connected to a primary. Only the replication role counts: others with the right
@@ -31,25 +31,28 @@ func Standbys(ctx context.Context, conn *pgx.Conn) (all []Standby, idle bool, er
 		return nil, false, err
 	}
 	rows, err := conn.Query(ctx, `SELECT application_name, state = 'streaming', sync_priority > 0, coalesce(flush_lsn, '0/0')::text,
-			coalesce(usename = $1, false),
+			coalesce(replay_lsn, '0/0')::text, coalesce(usename = $1, false),
 			sync_priority > 0 OR position('"' || lower(application_name) || '"' IN current_setting('synchronous_standby_names')) > 0, pid
 		FROM pg_stat_replication WHERE state IN ('streaming', 'catchup') ORDER BY application_name`, postgres.RoleReplication)
 	if err != nil {
 		return nil, false, err
 	}
 	var s Standby
-	var flushed string
+	var flushed, replayed string
 	var ours, named bool
 	var pid int
 	var impostors []int
-	_, err = pgx.ForEachRow(rows, []any{&s.Instance, &s.Streaming, &s.Counted, &flushed, &ours, &named, &pid}, func() (err error) {
+	_, err = pgx.ForEachRow(rows, []any{&s.Instance, &s.Streaming, &s.Counted, &flushed, &replayed, &ours, &named, &pid}, func() (err error) {
 		if !ours {
 			if named { // Also before it confirms anything: it only counts from then on.
 				impostors = append(impostors, pid)
 			}
 			return nil
 		}
-		s.Flushed, err = postgres.ParseLSN(flushed)
+		if s.Flushed, err = postgres.ParseLSN(flushed); err != nil {
+			return err
+		}
+		s.Replayed, err = postgres.ParseLSN(replayed)
 		all = append(all, s)
 		return err
 	})

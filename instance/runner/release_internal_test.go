@@ -80,11 +80,17 @@ func TestHeirs(t *testing.T) {
 		prefer string
 		want   string
 	}{
-		"the nearest":          {want: "db-2"},
-		"the preferred":        {prefer: "db-1", want: "db-1"},
-		"lags too much":        {prefer: "db-3", want: "db-2"},
-		"does not stream":      {prefer: "db-4", want: "db-2"},
-		"no member":            {prefer: "stranger", want: "db-2"},
+		"the nearest":     {want: "db-2"},
+		"the preferred":   {prefer: "db-1", want: "db-1"},
+		"lags too much":   {prefer: "db-3", want: "db-2"},
+		"does not stream": {prefer: "db-4", want: "db-2"},
+		"no member":       {prefer: "stranger", want: "db-2"},
+		"as near, and keeps up": {want: "db-3", change: func(_ *Runner, s *standbys) {
+			s.all = []pg.Standby{
+				{Instance: "db-2", Streaming: true, Flushed: 1000, Replayed: 300},
+				{Instance: "db-3", Streaming: true, Flushed: 1000, Replayed: 900},
+			}
+		}},
 		"seen long ago":        {change: func(_ *Runner, s *standbys) { s.at = s.at.Add(-time.Minute) }},
 		"no failover":          {change: func(r *Runner, _ *standbys) { r.facts.Config.FailoverEnabled = false }},
 		"nobody was looked at": {change: func(_ *Runner, s *standbys) { *s = standbys{} }},

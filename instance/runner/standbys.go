@@ -22,7 +22,7 @@ type standbys struct {
 }
 
 // near are those that stream and lack at most lag bytes of the log, the one with most of it first, among equals the
-// first by name. members are the instances that count.
+// one that has applied most, which one that hangs has not, and then the first by name. members are the instances that count.
 func (s standbys) near(lag uint64, members []string) []pg.Standby {
 	var found []pg.Standby
 	for _, standby := range s.all {
@@ -31,7 +31,7 @@ func (s standbys) near(lag uint64, members []string) []pg.Standby {
 		}
 	}
 	slices.SortStableFunc(found, func(a, b pg.Standby) int {
-		return -cmp.Compare(a.Flushed, b.Flushed)
+		return -cmp.Or(cmp.Compare(a.Flushed, b.Flushed), cmp.Compare(a.Replayed, b.Replayed))
 	})
 	return found
 }

@@ -138,6 +138,14 @@ test-crash: bin/cluster ## End the operator before and after every single write 
 	@assets=$${KUBEBUILDER_ASSETS:-}; eval "$$(bin/cluster env)"; \
 	  KUBEBUILDER_ASSETS=$${assets:-$$KUBEBUILDER_ASSETS} go test -count=1 -timeout 60m -v ./test/crash -every-write | grep -v '=== '
 
+# The image whose PostgreSQL make test-agents takes, and further flags of the tests.
+POSTGRES ?= postgres-17
+FLAGS ?=
+
+.PHONY: test-agents
+test-agents: bin/cluster ## Test the agents with the PostgreSQL of an image of the local cluster. POSTGRES=postgres-17 FLAGS="-test.v ...". Root on Linux.
+	@hack/test-agents.sh $(POSTGRES) $(FLAGS)
+
 .PHONY: test-random
 test-random: bin/cluster ## Draw many more random objects than make test-api, for rules and schema and for what can be created.
 	@bin/cluster build --for api

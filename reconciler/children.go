@@ -80,6 +80,9 @@ func (r *Reconciler) apply(ctx context.Context, s *snapshot.Cluster, plan decide
 		pass.Delete(ctx, outcome.NewKey(appsv1.GroupName, "StatefulSet", s.Names().StatefulSet()), plan.Recreate, true)
 		return nil
 	}
+	if plan.Withheld {
+		return nil
+	}
 	pass.All(ctx, intents[last:])
 	r.prune(ctx, s, pass, rendered)
 	r.restart(ctx, plan, pass)

@@ -53,6 +53,8 @@ type Plan struct {
 	// Recreate asks for the StatefulSet of this UID to be deleted without its pods, so that it can come back with a
 	// larger volume claim template; empty otherwise.
 	Recreate types.UID
+	// Withheld keeps the StatefulSet from being made.
+	Withheld bool
 	// Orders to the agents.
 	Orders []contract.Order
 	// Switchover is what becomes of the user's request for another primary, HandOver of the operator's own; nil for none.
@@ -121,6 +123,7 @@ func Next(s *snapshot.Cluster, config Config, now time.Time) Plan {
 		plan.ownership(s)
 		return plan
 	}
+	plan.leaving(s, now)
 	plan.creations(s)
 	plan.roll(s, now)
 	plan.asked(s)
@@ -167,6 +170,23 @@ func volume(s *snapshot.Cluster) int64 {
 		wanted = provisioned
 	}
 	return wanted.Value()
+}
+
+// leavingPatience is for how long after its time a pod may be on its way out until nobody waits for it any more: that of
+// a lost node stays until somebody removes it.
+const leavingPatience = 10 * time.Second
+
+// leaving has the StatefulSet wait for the pods of an earlier one that have its instances' names and are on their way out.
+// Its controller would try in vain to make pods of these names, each time with a longer pause until the next try, up to a
+// quarter of an hour, and nothing tells it when such a pod has gone.
+func (p *Plan) leaving(s *snapshot.Cluster, now time.Time) {
+	for _, pod := range s.Leaving {
+		if wait := pod.DeletionTimestamp.Add(leavingPatience).Sub(now); wait > 0 {
+			p.Withheld = true
+			p.step(pod.Name, ActionCreate, "its former pod is still being removed")
+			p.lookAgain(wait)
+		}
+	}
 }
 
 // creations tell of the instances that are still to come.

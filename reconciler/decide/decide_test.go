@@ -294,3 +294,35 @@ func TestNext(t *testing.T) {
 		})
 	}
 }
+
+// TestNamesThatAreTaken: pods of an earlier StatefulSet are waited for, but not those that never go.
+func TestNamesThatAreTaken(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		due      time.Duration
+		withheld bool
+	}{
+		"it may take a minute":                   {time.Minute, true},
+		"it should have gone just now":           {-time.Second, true},
+		"its node is lost and it stays for ever": {-time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			due := metav1.NewTime(now.Add(test.due))
+			plan := decide.Next(observed(func(s *snapshot.Cluster) {
+				s.StatefulSet, s.Instances = nil, nil
+				s.Leaving = []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "db-1", DeletionTimestamp: &due}}}
+			}), decide.Config{}, now)
+			if plan.Withheld != test.withheld {
+				t.Errorf("the StatefulSet waits: %v, want %v", plan.Withheld, test.withheld)
+			}
+			if again := plan.RequeueAfter; test.withheld && (again == 0 || now.Add(again).After(due.Add(10*time.Second))) {
+				t.Errorf("looks again after %s", again)
+			}
+			for _, step := range plan.Steps {
+				if waits := strings.Contains(step.Reason, "still being removed"); waits != (test.withheld && step.Instance == "db-1") {
+					t.Errorf("step %+v", step)
+				}
+			}
+		})
+	}
+}

@@ -212,6 +212,9 @@ func (f *Facts) instances(s *snapshot.Cluster) {
 		if !ok {
 			continue
 		}
+		if s.StatefulSet == nil && !pod.DeletionTimestamp.IsZero() {
+			s.Leaving = append(s.Leaving, pod)
+		}
 		report := contract.ParseReport(pod.Annotations[naming.AnnotationReport])
 		if member(s, pod, ordinal, report) {
 			entry := instance(ordinal)

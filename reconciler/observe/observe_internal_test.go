@@ -166,3 +166,24 @@ func TestFingerprintOfTwoChanges(t *testing.T) {
 		}
 	}
 }
+
+// TestLeavingPods: whoever has made them, their names are taken, which only matters before there is a StatefulSet.
+func TestLeavingPods(t *testing.T) {
+	now := metav1.Now()
+	cluster := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Name: "db", Namespace: "ns", UID: "new"}}
+	facts := Facts{cluster: cluster}
+	facts.pods.Items = []corev1.Pod{
+		{ObjectMeta: metav1.ObjectMeta{Name: "db-0", OwnerReferences: controlled("StatefulSet", "old")}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "db-1", OwnerReferences: controlled("StatefulSet", "old"), DeletionTimestamp: &now}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "other", DeletionTimestamp: &now}},
+	}
+	if leaving := facts.Snapshot(cluster).Leaving; len(leaving) != 1 || leaving[0].Name != "db-1" {
+		t.Errorf("leaving: %v", leaving)
+	}
+	facts.statefulSets.Items = []appsv1.StatefulSet{{ObjectMeta: metav1.ObjectMeta{
+		Name: "db", UID: "set", OwnerReferences: controlled("PostgresCluster", "new"),
+	}}}
+	if leaving := facts.Snapshot(cluster).Leaving; len(leaving) != 0 {
+		t.Errorf("beside a StatefulSet are leaving: %v", leaving)
+	}
+}

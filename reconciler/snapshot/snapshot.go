@@ -35,6 +35,9 @@ type Cluster struct {
 	StatefulSet *appsv1.StatefulSet
 	// Instances that have a pod or a volume claim, by ordinal.
 	Instances []Instance
+	// Leaving are pods with names of instances that are being deleted while there is no StatefulSet; whose they are does not
+	// matter.
+	Leaving []*corev1.Pod
 	// CertManager is false when the API server does not know cert-manager's kinds.
 	CertManager bool
 	// Certificates of the cluster, by name.

@@ -125,12 +125,15 @@ func TestForgedRole(t *testing.T) {
 	}
 }
 
-// TestNoLease asks for a Lease that is not there, and renews one that went.
+// TestNoLease asks for a Lease that is not there, and renews one that went, with the account in the end.
 func TestNoLease(t *testing.T) {
-	there := true
+	there, known := true, true
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		if !there {
+		switch {
+		case !known:
+			w.WriteHeader(http.StatusUnauthorized)
+		case !there:
 			w.WriteHeader(http.StatusNotFound)
 		}
 		_, _ = io.WriteString(w, `{"metadata":{"name":"orders-db","resourceVersion":"7"}}`)
@@ -150,5 +153,9 @@ func TestNoLease(t *testing.T) {
 	}
 	if _, err := client.UpdateLease(t.Context(), l.Taken("orders-db-0_x"), time.Second); !errors.Is(err, kube.ErrNoLease) {
 		t.Errorf("write: %v", err)
+	}
+	known = false
+	if _, err := client.UpdateLease(t.Context(), l.Taken("orders-db-0_x"), time.Second); !errors.Is(err, kube.ErrDismissed) {
+		t.Errorf("write without an account: %v", err)
 	}
 }

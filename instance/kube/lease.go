@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -21,6 +22,9 @@ var ErrConflict = errors.New("the Lease was written by somebody else")
 
 // ErrNoLease tells that the Lease does not exist.
 var ErrNoLease = errors.New("the Lease does not exist; the operator has to make it")
+
+// ErrDismissed tells that the API server does not know the agent's account any more, as after the cluster's deletion.
+var ErrDismissed = errors.New("the API server does not know the agent's account")
 
 // leaseStore keeps the object that was last read or written, to which a patch belongs.
 type leaseStore struct {
@@ -41,7 +45,7 @@ func (c *Client) Lease(ctx context.Context) (lease.Lease, error) {
 }
 
 // UpdateLease writes the Lease if it still is as l.Version says, and returns it as written. ErrConflict means that it
-// is not, ErrNoLease that it is gone. duration is told to those who read the Lease.
+// is not, ErrNoLease that it is gone, ErrDismissed that the agent may not write any more. duration is told to those who read the Lease.
 func (c *Client) UpdateLease(ctx context.Context, l lease.Lease, duration time.Duration) (lease.Lease, error) {
 	patch, err := c.lease.patch(l, duration, metav1.NowMicro())
 	if err != nil {
@@ -54,6 +58,9 @@ func (c *Client) UpdateLease(ctx context.Context, l lease.Lease, duration time.D
 	}
 	if apierrors.IsNotFound(err) {
 		return lease.Lease{}, ErrNoLease
+	}
+	if apierrors.IsUnauthorized(err) {
+		return lease.Lease{}, fmt.Errorf("%w: %w", ErrDismissed, err)
 	}
 	if err != nil {
 		return lease.Lease{}, err

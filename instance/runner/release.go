@@ -91,6 +91,9 @@ func (k *keeper) GiveAway(ctx context.Context, end postgres.LSN, successor strin
 		if errors.Is(err, kube.ErrNoLease) {
 			return nil // The cluster is being deleted.
 		}
+		if errors.Is(err, kube.ErrDismissed) {
+			return fmt.Errorf("cannot give the Lease away: %w", err) // So it is, and its pods should make room for the next.
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

@@ -10,6 +10,7 @@ import (
 
 	"github.com/acme/pg-operator/instance/agent"
 	"github.com/acme/pg-operator/instance/contract"
+	"github.com/acme/pg-operator/instance/kube"
 	"github.com/acme/pg-operator/instance/lease"
 	"github.com/acme/pg-operator/instance/pg"
 )
@@ -31,10 +32,15 @@ func TestGiveAway(t *testing.T) {
 		meanwhile func(api *leaseKube)
 		holder    string
 		failed    bool
+		// soon: it is not tried again.
+		soon bool
 	}{
-		"at once":          {},
-		"after an outage":  {meanwhile: func(api *leaseKube) { api.err = down; time.AfterFunc(5*time.Second, func() { api.fail(nil) }) }},
-		"never":            {meanwhile: func(api *leaseKube) { api.err = down }, holder: "db-0_me", failed: true},
+		"at once":         {},
+		"after an outage": {meanwhile: func(api *leaseKube) { api.err = down; time.AfterFunc(5*time.Second, func() { api.fail(nil) }) }},
+		"never":           {meanwhile: func(api *leaseKube) { api.err = down }, holder: "db-0_me", failed: true},
+		"by a dead account": {
+			meanwhile: func(api *leaseKube) { api.err = errors.Join(down, kube.ErrDismissed) }, holder: "db-0_me", failed: true, soon: true,
+		},
 		"edited":           {meanwhile: func(api *leaseKube) { api.edit(func(*lease.Lease) {}) }},
 		"taken by another": {meanwhile: func(api *leaseKube) { api.edit(func(l *lease.Lease) { *l = l.Taken("db-1_x") }) }, holder: "db-1_x"},
 	} {
@@ -48,7 +54,11 @@ func TestGiveAway(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
+				begun := time.Now()
 				err := r.keeper.GiveAway(ctx, 100, "db-1")
+				if took := time.Since(begun); tc.soon && took > 0 {
+					t.Errorf("took %s", took)
+				}
 				if (err != nil) != tc.failed || tc.failed && !errors.Is(err, down) {
 					t.Errorf("got %v", err)
 				}

@@ -180,6 +180,26 @@ func TestInspect(t *testing.T) {
 	}
 }
 
+// TestInspectInterrupted: a program that is ended from without says nothing about the data.
+func TestInspectInterrupted(t *testing.T) {
+	v, programs := Volume{Root: t.TempDir()}, Programs{Dir: t.TempDir(), Version: postgres.ServerVersion{Major: "17"}}
+	if err := os.Mkdir(v.PGData(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(v.PGData(), "PG_VERSION"), []byte("17\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for script, ended := range map[string]bool{"kill -KILL $$": true, "exit 1": false} {
+		control := filepath.Join(programs.Dir, "pg_controldata")
+		if err := os.WriteFile(control, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if data, err := v.Inspect(t.Context(), programs); (err != nil) != ended || !ended && data.Problem == "" {
+			t.Errorf("%s: %+v, %v", script, data, err)
+		}
+	}
+}
+
 func TestLock(t *testing.T) {
 	v := Volume{Root: t.TempDir()}
 	release, err := v.Lock()

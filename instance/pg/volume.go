@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -137,6 +138,9 @@ func (v Volume) Inspect(ctx context.Context, programs Programs) (agent.Data, err
 		return data, nil // Its control file may look different.
 	}
 	control, err := v.ControlData(ctx, programs)
+	if killed(err) {
+		return agent.Data{}, err
+	}
 	if err != nil {
 		data.Problem = fmt.Sprintf("the data directory cannot be read: %v; restore a backup, "+
 			"or delete the volume claim to have the instance cloned", err)
@@ -144,6 +148,13 @@ func (v Volume) Inspect(ctx context.Context, programs Programs) (agent.Data, err
 	}
 	data.SystemID, data.Timeline = control.SystemID, control.LastTimeline()
 	return data, nil
+}
+
+// killed tells that a program was ended before it could answer, as by the sentinel, which ends all processes of an instance
+// that was frozen. That says nothing about the data.
+func killed(err error) bool {
+	var exit *exec.ExitError
+	return errors.As(err, &exit) && !exit.Exited()
 }
 
 // ControlData reads the control file.

@@ -100,20 +100,10 @@ func processes() []process {
 	}
 	var found []process
 	for _, path := range stats {
-		stat, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
-		// "pid (name) state parent ...", where the name may hold spaces and parentheses.
-		i := bytes.LastIndexByte(stat, ')')
-		pid, errPid := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if i < 0 || errPid != nil {
-			continue
-		}
-		// See proc_pid_stat(5); the state is the third of its fields.
 		const parent, started = 1, 19
-		fields := strings.Fields(string(stat[i+1:]))
-		if len(fields) <= started {
+		pid, errPid := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		fields := statFields(pid)
+		if errPid != nil || len(fields) <= started {
 			continue
 		}
 		parentPid, errParent := strconv.Atoi(fields[parent])
@@ -126,6 +116,17 @@ func processes() []process {
 		})
 	}
 	return found
+}
+
+// statFields are what /proc tells of a process, from its state on, which is the third field of proc_pid_stat(5); nil if it
+// is gone.
+func statFields(pid int) []string {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return nil
+	}
+	// "pid (name) state parent ...", where the name may hold spaces and parentheses.
+	return strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 }
 
 // working lists the processes whose working directory is dir: PostgreSQL's processes all work in their data directory.

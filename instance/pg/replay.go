@@ -1,13 +1,9 @@
 package pg
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -69,17 +65,13 @@ func ObserveReplay(ctx context.Context, conn *pgx.Conn) (Replay, error) {
 
 // Work is how much processor time a process has taken, in the kernel's ticks; 0 if it is gone.
 func Work(pid int) int64 {
-	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
+	const userTime, systemTime = 11, 12
+	fields := statFields(pid)
+	if len(fields) <= systemTime {
 		return 0
 	}
-	// "pid (name) state ...", where the name may hold spaces and parentheses; the 14th and 15th are user and system time.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 13 {
-		return 0
-	}
-	user, errUser := strconv.ParseInt(fields[11], 10, 64)
-	system, errSystem := strconv.ParseInt(fields[12], 10, 64)
+	user, errUser := strconv.ParseInt(fields[userTime], 10, 64)
+	system, errSystem := strconv.ParseInt(fields[systemTime], 10, 64)
 	if errors.Join(errUser, errSystem) != nil {
 		return 0
 	}
